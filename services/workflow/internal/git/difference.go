@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
@@ -66,22 +68,46 @@ func (r *repository) difference(
 	total := 0
 	for _, file := range paths {
 		one := activity.ChangedFile{Path: file}
-		before, err := r.shown(ctx, base.Hash.String(), file)
+		before, was, plainBefore, err := r.side(ctx, base, file)
 		if err != nil {
 			return err
 		}
-		after, err := r.shown(ctx, head.Hash.String(), file)
+		after, is, plainAfter, err := r.side(ctx, head, file)
 		if err != nil {
 			return err
 		}
 		size := len(before) + len(after)
-		if one.Unread = len(before) > maxManifest || len(after) > maxManifest || total+size > maxTogether; !one.Unread {
+		large := len(before) > maxManifest || len(after) > maxManifest || total+size > maxTogether
+		if one.Unread = large || !plainBefore || !plainAfter || !was && !is; !one.Unread {
 			one.Before, one.After = before, after
 			total += size
 		}
 		found.Files = append(found.Files, one)
 	}
 	return nil
+}
+
+// side is the text of an entry of a commit: whether there is one, and whether it is a plain file. Links and submodules stand for what is
+// elsewhere.
+func (r *repository) side(ctx context.Context, commit *object.Commit, file string) (text []byte, exists, plain bool, err error) {
+	text, err = r.file(ctx, commit, file)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil, false, true, nil
+	case fault.Is(err, fault.Invalid):
+		return nil, true, false, nil
+	case err != nil:
+		return nil, false, false, err
+	}
+	tree, err := commit.Tree()
+	if err != nil {
+		return nil, false, false, fmt.Errorf("read tree of %s: %w", commit.Hash, err)
+	}
+	entry, err := tree.FindEntry(file)
+	if err != nil {
+		return nil, false, false, fmt.Errorf("find %s in %s: %w", file, commit.Hash, err)
+	}
+	return text, true, entry.Mode != filemode.Symlink, nil
 }
 
 // below reports whether a path is in a folder; everything is in the empty one.

@@ -2,6 +2,7 @@ package git
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,14 @@ func TestReadDifference(t *testing.T) {
 		Organization: 1, RepoURL: s.url, Base: strings.Repeat("a", 40), Ref: "main",
 	}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a commit that does not exist: %v", err)
+	}
+	plain := s.add(t, "main", map[string]string{"links/a": "x"})
+	s.add(t, "main", map[string]string{"120000 links/a": "../apps", "120000 links/b": "../apps/a.yaml"})
+	s.gitIn(t, s.dir, fmt.Sprintf("commit refs/heads/main\ncommitter Ann <ann@example.com> now\ndata 1\nx\nfrom refs/heads/main^0\nM 160000 %s links/sub\n",
+		first), "fast-import", "--quiet", "--date-format=now")
+	links, err := s.forge.ReadDifference(t.Context(), activity.DifferenceRequest{Organization: 1, RepoURL: s.url, Base: plain, Ref: "main"})
+	if err != nil || len(links.Files) != 3 || slices.ContainsFunc(links.Files, func(f activity.ChangedFile) bool { return !f.Unread }) {
+		t.Errorf("links and submodules: found %+v, %v; want none of them read", links.Files, err)
 	}
 	many := map[string]string{}
 	for i := range mostDifferent + 10 {

@@ -46,7 +46,7 @@ type Comparison struct {
 
 // Compare lists what differs between files before and after. Files whose names say that they are text for people do not count.
 func Compare(ctx context.Context, files []Revision) (Comparison, error) {
-	c := &comparing{before: map[resource]any{}, after: map[resource]any{}}
+	c := &comparing{before: map[resource][]homed{}, after: map[resource][]homed{}}
 	total := 0
 	for _, f := range files {
 		size := len(f.Before) + len(f.After)
@@ -72,13 +72,23 @@ func gravity(kind string) int {
 	return slices.Index([]string{ThingImage, ThingPodTemplate, ThingConfigMap, ThingSecret, ThingReplicas, ThingOther}, kind)
 }
 
+// forPeople reports whether a file is one that nothing renders: any other text may be part of a config map.
 func forPeople(name string) bool {
-	return slices.Contains([]string{".md", ".txt", ".adoc"}, strings.ToLower(path.Ext(name))) || path.Base(name) == "LICENSE"
+	name = path.Base(name)
+	bare, _, _ := strings.Cut(name, ".")
+	return name == "NOTES.txt" || slices.Contains([]string{"README", "LICENSE", "CHANGELOG"}, bare) &&
+		slices.Contains([]string{"", ".md", ".txt", ".adoc", ".rst"}, strings.ToLower(path.Ext(name)))
 }
 
-// comparing is a comparison in the making.
+// homed is an object, and the file that it is in.
+type homed struct {
+	file  string
+	value any
+}
+
+// comparing is a comparison in the making. Several files may have an object of the same name, as bases and patches do.
 type comparing struct {
-	before, after map[resource]any
+	before, after map[resource][]homed
 	found         Comparison
 }
 
@@ -95,11 +105,15 @@ func (c *comparing) file(ctx context.Context, f Revision) error {
 		}
 		return nil
 	}
-	for r, o := range was {
-		c.before[r] = o
+	for r, all := range was {
+		for _, o := range all {
+			c.before[r] = append(c.before[r], homed{f.Path, o})
+		}
 	}
-	for r, o := range now {
-		c.after[r] = o
+	for r, all := range now {
+		for _, o := range all {
+			c.after[r] = append(c.after[r], homed{f.Path, o})
+		}
 	}
 	if reflect.DeepEqual(wasOther, nowOther) {
 		return nil
@@ -112,8 +126,8 @@ func (c *comparing) file(ctx context.Context, f Revision) error {
 }
 
 // documents are the objects of a manifest, and everything else in it.
-func documents(ctx context.Context, text string) (objects map[resource]any, others []any, err error) {
-	objects = map[resource]any{}
+func documents(ctx context.Context, text string) (objects map[resource][]any, others []any, err error) {
+	objects = map[resource][]any{}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for ctx.Err() == nil {
 		var d yaml.Node
@@ -130,13 +144,20 @@ func documents(ctx context.Context, text string) (objects map[resource]any, othe
 		if err := d.Decode(&value); err != nil {
 			return nil, nil, fmt.Errorf("read a manifest: %w", err)
 		}
-		if r, is := resourceOf(&d); is && r.kind != "Kustomization" {
-			objects[r] = value
+		if r, is := resourceOf(&d); is && !holdsOthers(r.kind, value) {
+			objects[r] = append(objects[r], value)
 		} else if value != nil {
 			others = append(others, value)
 		}
 	}
 	return nil, nil, ctx.Err() //nolint:wrapcheck // the caller asks the context itself
+}
+
+// holdsOthers reports whether an object stands for others: a list of them, or what Kustomize makes some of.
+func holdsOthers(kind string, object any) bool {
+	m, _ := object.(map[string]any)
+	group, _, _ := strings.Cut(fmt.Sprint(m["apiVersion"]), "/")
+	return kind == "Kustomization" || strings.HasSuffix(kind, "List") || group == "builtin" || group == "kustomize.config.k8s.io"
 }
 
 // kustomization compares kustomizations, and reports whether all that differs could be named.
@@ -162,15 +183,13 @@ func (c *comparing) kustomization(file string, before, after []any) bool {
 		}
 		switch name {
 		case "images":
-			c.entries(ThingImage, file, a, b, func(e map[string]any) string {
-				image := orText(e["newName"], e["name"])
-				if e["digest"] != nil {
-					return image + "@" + fmt.Sprint(e["digest"])
-				}
-				return image + ":" + orText(e["newTag"], "")
-			})
+			if !c.entries(ThingImage, file, a, b, imageOf, "newName", "newTag", "digest") {
+				return false
+			}
 		case "replicas":
-			c.entries(ThingReplicas, file, a, b, func(e map[string]any) string { return fmt.Sprint(e["count"]) })
+			if !c.entries(ThingReplicas, file, a, b, func(e map[string]any) string { return fmt.Sprint(e["count"]) }, "count") {
+				return false
+			}
 		case "configMapGenerator":
 			c.add(ThingConfigMap, "changed", file, "")
 		case "secretGenerator":
@@ -189,24 +208,60 @@ func orText(v, other any) string {
 	return fmt.Sprint(v)
 }
 
-// entries compares two lists of things with names.
-func (c *comparing) entries(kind, file string, before, after any, value func(map[string]any) string) {
-	read := func(list any) map[string]any {
-		found := map[string]any{}
-		all, _ := list.([]any)
-		for _, each := range all {
-			if e, is := each.(map[string]any); is {
-				found[fmt.Sprint(e["name"])] = value(e)
-			}
-		}
-		return found
+// imageOf is the image that an entry of a kustomization gives.
+func imageOf(e map[string]any) string {
+	image := orText(e["newName"], e["name"])
+	if e["digest"] != nil {
+		return image + "@" + fmt.Sprint(e["digest"])
 	}
-	a, b := read(before), read(after)
+	return image + ":" + orText(e["newTag"], "")
+}
+
+// entries compares two lists of things with names, whose value consists of some fields. It reports whether all that differs could be named.
+func (c *comparing) entries(kind, file string, before, after any, value func(map[string]any) string, fields ...string) bool {
+	a, readBefore := byName(before)
+	b, readAfter := byName(after)
+	if !readBefore || !readAfter {
+		return false
+	}
+	named := false
 	for _, name := range slices.Sorted(both(a, b)) {
-		if a[name] != b[name] {
-			c.change(kind, file+" "+name, a[name], b[name])
+		var values [2]any
+		var others [2]map[string]any
+		for i, entry := range []any{a[name], b[name]} {
+			others[i] = map[string]any{"name": name}
+			if e, is := entry.(map[string]any); is {
+				values[i], others[i] = value(e), copied(e)
+			}
+			for _, field := range fields {
+				delete(others[i], field)
+			}
+			others[i]["name"] = name
+		}
+		if !reflect.DeepEqual(others[0], others[1]) {
+			return false
+		}
+		if values[0] != values[1] {
+			named = true
+			c.change(kind, file+" "+name, values[0], values[1])
 		}
 	}
+	return named
+}
+
+// byName are the entries of a list by their names; false if some have none, or one that others have.
+func byName(list any) (map[string]any, bool) {
+	found := map[string]any{}
+	all, is := list.([]any)
+	for _, each := range all {
+		e, is := each.(map[string]any)
+		name := fmt.Sprint(e["name"])
+		if _, twice := found[name]; !is || twice || e["name"] == nil {
+			return nil, false
+		}
+		found[name] = e
+	}
+	return found, is || list == nil
 }
 
 // both are the names in one of two mappings at least.
@@ -263,58 +318,96 @@ func (c *comparing) objects() {
 		return strings.Compare(a.kind+"/"+a.namespace+"/"+a.name, b.kind+"/"+b.namespace+"/"+b.name)
 	})
 	for _, r := range all {
-		before, was := c.before[r]
-		after, is := c.after[r]
-		name := r.kind + "/" + r.name
-		if runsPods(r.kind, before) || runsPods(r.kind, after) {
-			c.found.Workloads++
+		before, after := c.before[r], c.after[r]
+		var gone []homed
+		for _, was := range before {
+			i := slices.IndexFunc(after, func(p homed) bool { return p.file == was.file })
+			if i < 0 {
+				gone = append(gone, was)
+				continue
+			}
+			c.object(r, was.value, after[i].value)
+			after = slices.Delete(slices.Clone(after), i, i+1)
 		}
-		switch {
-		case !was:
-			c.add(kindOf(r.kind, after), "added", name, "")
-		case !is:
-			c.add(kindOf(r.kind, before), "removed", name, "")
-		case reflect.DeepEqual(before, after):
-		case kindOf(r.kind, before) != ThingPodTemplate || kindOf(r.kind, after) != ThingPodTemplate:
-			c.add(kindOf(r.kind, after), "changed", name, "")
-		default:
-			c.workload(name, before, after)
+		if len(gone) == 1 && len(after) == 1 { // it has moved to another file
+			c.object(r, gone[0].value, after[0].value)
+			continue
 		}
+		for _, was := range gone {
+			c.object(r, was.value, nil)
+		}
+		for _, is := range after {
+			c.object(r, nil, is.value)
+		}
+	}
+}
+
+// object compares two states of one object; nil is none.
+func (c *comparing) object(r resource, before, after any) {
+	name := r.kind + "/" + r.name
+	if runsPods(r.kind, before) || runsPods(r.kind, after) {
+		c.found.Workloads++
+	}
+	switch {
+	case before == nil:
+		c.add(kindOf(r.kind, after), "added", name, "")
+	case after == nil:
+		c.add(kindOf(r.kind, before), "removed", name, "")
+	case reflect.DeepEqual(before, after):
+	case kindOf(r.kind, before) == ThingPodTemplate || kindOf(r.kind, after) == ThingPodTemplate:
+		c.workload(r.kind, name, before, after)
+	default:
+		c.add(kindOf(r.kind, after), "changed", name, "")
 	}
 }
 
 // kindOf is what kind of thing an object is as a whole.
 func kindOf(kind string, object any) string {
 	switch {
-	case runsPods(kind, object):
-		return ThingPodTemplate
 	case kind == "ConfigMap":
 		return ThingConfigMap
 	case strings.HasSuffix(kind, "Secret"): // also those that a controller makes one of
 		return ThingSecret
+	case runsPods(kind, object):
+		return ThingPodTemplate
 	default:
 		return ThingOther
 	}
 }
 
-// runsPods reports whether an object has pods: it has a template of them, or a reference to a workload.
+// runsPods reports whether an object has pods: its kind does, also in a patch that leaves them out, or it describes some.
 func runsPods(kind string, object any) bool {
-	return kind == "Rollout" || kind == "Pod" || template(object) != nil
+	switch kind {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod", "Rollout":
+		return object != nil
+	case "ConfigMap":
+		return false
+	}
+	return !strings.HasSuffix(kind, "Secret") && len(podParts(kind, object)) > 0
+}
+
+// podParts are the parts of an object's specification that describe its pods: all of it for what is a pod itself.
+func podParts(kind string, object any) map[string]any {
+	spec := member(object, "spec")
+	if kind == "Pod" || spec["containers"] != nil {
+		return map[string]any{"template": map[string]any{"spec": spec}}
+	}
+	found := map[string]any{}
+	for _, name := range []string{"template", "jobTemplate", "workloadRef"} {
+		if spec[name] != nil {
+			found[name] = spec[name]
+		}
+	}
+	return found
 }
 
 // template is the part of an object that describes pods; nil if it has none.
-func template(object any) map[string]any {
-	spec := member(object, "spec")
-	if job := member(spec, "jobTemplate"); job != nil {
-		spec = member(job, "spec")
+func template(kind string, object any) map[string]any {
+	found := podParts(kind, object)
+	if job := member(found, "jobTemplate"); job != nil {
+		return member(member(job, "spec"), "template")
 	}
-	if t := member(spec, "template"); member(member(t, "spec"), "containers") != nil || listAt(member(t, "spec"), "containers") != nil {
-		return t
-	}
-	if listAt(spec, "containers") != nil {
-		return map[string]any{"spec": spec}
-	}
-	return nil
+	return member(found, "template")
 }
 
 func member(v any, name string) map[string]any {
@@ -329,14 +422,14 @@ func listAt(v map[string]any, name string) []any {
 }
 
 // workload compares two states of an object with pods.
-func (c *comparing) workload(name string, before, after any) {
-	a, b := images(template(before)), images(template(after))
+func (c *comparing) workload(kind, name string, before, after any) {
+	a, b := images(template(kind, before)), images(template(kind, after))
 	for _, container := range slices.Sorted(both(a, b)) {
-		if a[container] != b[container] {
+		if !reflect.DeepEqual(a[container], b[container]) {
 			c.change(ThingImage, name, a[container], b[container])
 		}
 	}
-	if !reflect.DeepEqual(without(template(before)), without(template(after))) {
+	if !reflect.DeepEqual(without(kind, before), without(kind, after)) {
 		c.add(ThingPodTemplate, "changed", name, "")
 	}
 	was, is := member(before, "spec"), member(after, "spec")
@@ -348,49 +441,74 @@ func (c *comparing) workload(name string, before, after any) {
 	}
 }
 
-// images are those of the containers of a template, by name.
+// containerLists are the lists of containers whose images are shown.
+var containerLists = []string{"initContainers", "containers"}
+
+// images are those of the containers of a template, by name; of several with one name the later ones have a number.
 func images(t map[string]any) map[string]any {
 	found := map[string]any{}
 	spec := member(t, "spec")
-	for _, list := range []string{"initContainers", "containers"} {
+	for _, list := range containerLists {
 		for _, each := range listAt(spec, list) {
-			if container, is := each.(map[string]any); is {
-				found[fmt.Sprint(container["name"])] = container["image"]
+			container, is := each.(map[string]any)
+			if !is {
+				continue
 			}
+			name := fmt.Sprint(container["name"])
+			for n, own := 2, name; ; n++ {
+				if _, taken := found[name]; !taken {
+					break
+				}
+				name = fmt.Sprintf("%s#%d", own, n)
+			}
+			found[name] = container["image"]
 		}
 	}
 	return found
 }
 
-// without is a template without its images.
-func without(t map[string]any) map[string]any {
+// without is what describes the pods of an object, without the images of containers.
+func without(kind string, object any) map[string]any {
+	found := copied(podParts(kind, object))
+	t := template(kind, object)
 	if t == nil {
-		return nil
-	}
-	spec := copied(member(t, "spec"))
-	for _, list := range []string{"initContainers", "containers"} {
-		var all []any
-		for _, each := range listAt(spec, list) {
-			container, _ := each.(map[string]any)
-			container = copied(container)
-			delete(container, "image")
-			all = append(all, container)
-		}
-		if all != nil {
-			spec[list] = all
-		}
+		return found
 	}
 	t = copied(t)
-	t["spec"] = spec
-	return t
+	if spec := member(t, "spec"); spec != nil {
+		spec = copied(spec)
+		for _, list := range containerLists {
+			all := slices.Clone(listAt(spec, list))
+			for i, each := range all {
+				if container, is := each.(map[string]any); is {
+					container = copied(container)
+					delete(container, "image")
+					all[i] = container
+				}
+			}
+			if all != nil {
+				spec[list] = all
+			}
+		}
+		t["spec"] = spec
+	}
+	if job := member(found, "jobTemplate"); job != nil {
+		job = copied(job)
+		inner := copied(member(job, "spec"))
+		inner["template"], job["spec"] = t, inner
+		found["jobTemplate"] = job
+	} else {
+		found["template"] = t
+	}
+	return found
 }
 
-// rest is an object without its template and number of replicas.
+// rest is an object without what describes its pods and their number.
 func rest(object any) map[string]any {
 	m, _ := object.(map[string]any)
 	m = copied(m)
 	spec := copied(member(m, "spec"))
-	for _, name := range []string{"replicas", "template", "jobTemplate", "containers", "initContainers"} {
+	for _, name := range []string{"replicas", "template", "jobTemplate", "workloadRef", "containers", "initContainers"} {
 		delete(spec, name)
 	}
 	m["spec"] = spec

@@ -30,6 +30,7 @@ func TestCompareManifests(t *testing.T) {
 	const service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: api}\nspec: {ports: [{port: 80}]}\n"
 	const cron = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 1 * * *', jobTemplate: {spec: {template: {spec: {containers: [{name: n, image: n:1}]}}}}}\n"
 	const kustomization = "resources: [api.yaml]\nimages:\n- {name: api, newTag: '1'}\nreplicas:\n- {name: api, count: 2}\n"
+	const patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: api}\nspec: "
 	change := func(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 	for name, c := range map[string]struct {
 		file          string
@@ -63,6 +64,21 @@ func TestCompareManifests(t *testing.T) {
 		"values that stay":              {"values.yaml", "image: a\n", "image: a # same\n", 0, nil, nil},
 		"a template":                    {"t.yaml", "kind: {{ .Values.x }}\n", "kind: {{ .Values.y }}\n", 0, nil, []string{"t.yaml"}},
 		"text for people":               {"README.md", "a: [", "b", 0, nil, nil},
+		"text of a generated map":       {"settings.txt", "a: 1\n", "a: 2\n", 0, nil, []string{"settings.txt"}},
+		"notes of a chart":              {"templates/NOTES.txt", "{{ a }", "{{ b }", 0, nil, nil},
+		"a patch without containers":    {"p.yaml", patch + "{template: {spec: {serviceAccountName: a}}}\n", patch + "{template: {spec: {serviceAccountName: b}}}\n", 1, []string{"pod_template changed Deployment/api "}, nil},
+		"a patch of replicas":           {"p.yaml", patch + "{replicas: 1}\n", patch + "{replicas: 2}\n", 1, []string{"replicas changed Deployment/api 1 → 2"}, nil},
+		"a template of a job":           {"p.yaml", cron, change(cron, "jobTemplate: {spec: {", "jobTemplate: {spec: {backoffLimit: 1, "), 1, []string{"pod_template changed CronJob/nightly "}, nil},
+		"a template of another kind":    {"p.yaml", change(patch, "Deployment", "Worker") + "{template: {a: 1}}\n", change(patch, "Deployment", "Worker") + "{template: {a: 2}}\n", 1, []string{"pod_template changed Worker/api "}, nil},
+		"a reference to a workload":     {"p.yaml", change(patch, "Deployment", "Rollout") + "{workloadRef: {name: a}}\n", change(patch, "Deployment", "Rollout") + "{workloadRef: {name: b}}\n", 1, []string{"pod_template changed Rollout/api "}, nil},
+		"an image that is no text":      {"p.yaml", deployment, change(deployment, "api:1", "[a]"), 1, []string{"image changed Deployment/api api:1 → [a]"}, nil},
+		"containers of one name":        {"p.yaml", change(deployment, "name: side", "name: api"), change(deployment, "name: side", "name: api", "api:1", "api:2"), 1, []string{"image changed Deployment/api api:1 → api:2"}, nil},
+		"one object twice":              {"a.yaml", deployment + "---\n" + deployment, change(deployment, "api:1", "api:2") + "---\n" + deployment, 2, []string{"image changed Deployment/api api:1 → api:2"}, nil},
+		"a list with a name":            {"a.yaml", "kind: List\napiVersion: v1\nmetadata: {name: l}\nitems: [1]\n", "kind: List\napiVersion: v1\nmetadata: {name: l}\nitems: [2]\n", 0, nil, []string{"a.yaml"}},
+		"a suffix of a tag":             {"kustomization.yaml", kustomization, change(kustomization, "'1'", "'1', tagSuffix: x"), 0, nil, []string{"kustomization.yaml"}},
+		"images in another order":       {"kustomization.yaml", "images: [{name: a}, {name: b}]\n", "images: [{name: b}, {name: a}]\n", 0, nil, []string{"kustomization.yaml"}},
+		"images of one name":            {"kustomization.yaml", "images: [{name: a}, {name: a, newTag: x}]\n", "images: [{name: a, newTag: y}, {name: a, newTag: x}]\n", 0, nil, []string{"kustomization.yaml"}},
+		"one more number of replicas":   {"kustomization.yaml", kustomization, kustomization + "- {name: web, count: 2}\n", 0, []string{"replicas added kustomization.yaml web none → 2"}, nil},
 		"what refers to other things":   {"a.yaml", "a: &x [1]\nb: *x\n", "a: 1\n", 0, nil, []string{"a.yaml"}},
 		"what is too large":             {"a.yaml", "", strings.Repeat("#", mostObjects+1), 0, nil, []string{"a.yaml"}},
 		"a list, whose items are split": {"a.yaml", "kind: List\napiVersion: v1\nitems: [1]\n", "kind: List\napiVersion: v1\nitems: [2]\n", 0, nil, []string{"a.yaml"}},
@@ -91,7 +107,16 @@ func TestComparisonsAcrossFiles(t *testing.T) {
 	if err != nil || len(moved.Things) != 0 || moved.Workloads != 1 {
 		t.Errorf("found %+v, %v", moved, err)
 	}
-	files := []Revision{{Path: "z.yaml", Before: deployment, After: strings.ReplaceAll(deployment, "api:1", "api:2")}}
+	newer := strings.ReplaceAll(deployment, "api:1", "api:2")
+	for _, same := range []string{"a.yaml", "z.yaml"} { // another file has the same object, as it was
+		masked, err := Compare(t.Context(), []Revision{
+			{Path: same, Before: deployment, After: deployment + "# x\n"}, {Path: "m.yaml", Before: deployment, After: newer},
+		})
+		if err != nil || len(masked.Things) != 1 || masked.Things[0].Kind != ThingImage {
+			t.Errorf("found %+v, %v; want the image", masked, err)
+		}
+	}
+	files := []Revision{{Path: "z.yaml", Before: deployment, After: newer}}
 	for i := range 2 * mostThings {
 		files = append(files, Revision{Path: fmt.Sprintf("%d.yaml", i), After: fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s%d}\n", i)})
 	}
