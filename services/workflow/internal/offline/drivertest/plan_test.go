@@ -71,6 +71,16 @@ func TestThePlanOfArgoRollouts(t *testing.T) {
 			between["more"] = true
 			w.difference = between
 		}, nil, nil, "too many files have changed since " + sha("older")},
+		"too many things": {1, func(w *world) {
+			w.syncedTo(sha("older"), object{})
+			between := maps.Clone(between)
+			var all []any
+			for i := range 99 {
+				all = append(all, object{"kind": "other", "action": "added", "object": fmt.Sprint("Service/s", i)})
+			}
+			between["things"] = all
+			w.difference = between
+		}, nil, nil, "more than 100 things differ"},
 		"no Application": {2, func(*world) {}, nil, nil, "Application argocd/shop-staging does not exist"},
 		"never synced": {2, func(w *world) {
 			w.objects["Application argocd/shop-staging"] = object{"spec": object{}}
@@ -115,6 +125,15 @@ func TestThePlanOfParameters(t *testing.T) {
 	}
 }
 
+// services are new ones, as a dry run names them.
+func services(number int) []any {
+	all := make([]any, number)
+	for i := range all {
+		all[i] = object{"kind": "Service", "name": fmt.Sprint("s", i), "action": "created"}
+	}
+	return all
+}
+
 // R4-19: kubernetes@1 lists what a dry run says, and what the manifests no longer have.
 func TestThePlanOfKubernetes(t *testing.T) {
 	t.Parallel()
@@ -149,8 +168,23 @@ func TestThePlanOfKubernetes(t *testing.T) {
 		"a config map is lost": {lost: object{"ConfigMap": "old"}, want: []string{"config_map removed ConfigMap/old"}},
 		"a workload is lost":   {lost: object{"StatefulSet": "db"}, want: []string{"pod_template removed StatefulSet/db"}},
 		"no dry run":           {fail: failing("k8s.apply", "conflict", "another manager"), reason: "another manager"},
-		"lists are refused":    {fail: failing("k8s.list", "forbidden", "not allowed"), want: nil},
-		"lists fail":           {fail: failing("k8s.list", history.CodeTimeout, "no answer"), reason: "no answer"},
+		"a job is lost":        {lost: object{"Job": "import"}, want: []string{"pod_template removed Job/import"}},
+		"a Rollout is lost":    {lost: object{"Rollout": "web"}, want: []string{"pod_template removed Rollout/web"}},
+		"too many things":      {changed: services(110), lost: object{"ConfigMap": "old"}, reason: "more than 100 things differ"},
+		"lists are refused": {
+			fail:   failing("k8s.list", "forbidden", "not allowed"),
+			reason: "which objects of the kind ConfigMap would be pruned is unknown: not allowed",
+		},
+		"lists fail": {
+			fail:   failing("k8s.list", history.CodeTimeout, "no answer"),
+			reason: "which objects of the kind ConfigMap would be pruned is unknown: no answer",
+		},
+		"no Argo Rollouts": {fail: func(function string, args object) *history.FunctionError {
+			if args["kind"] != "Rollout" {
+				return nil
+			}
+			return failing("k8s.list", "unknown_kind", "the kind is unknown")(function, args)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
