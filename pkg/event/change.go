@@ -68,6 +68,8 @@ type Comparison struct {
 	Workloads int `json:"workloads" jsonschema:"minimum=0"`
 	// Things are what would change.
 	Things []ChangedThing `json:"things" jsonschema:"maxItems=200"`
+	// Commit is what was compared with what runs; absent if that is unknown.
+	Commit string `json:"commit,omitempty" jsonschema:"maxLength=100"`
 	// Reason is why they could not be compared; absent if they were.
 	Reason string `json:"reason,omitempty"`
 }

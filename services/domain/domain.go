@@ -193,7 +193,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			conn: func() *bus.Conn { return conn }, pool: s.pool, standby: s.standby,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
-			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions,
+			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions, comparisons: s.rollouts.Comparisons,
 			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts,
 			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,

@@ -29,6 +29,8 @@ type exposition struct {
 	streams    *transport.Streams
 	// decisions are those of triggers, by outcome.
 	decisions func() map[string]int64
+	// comparisons are those of manifests that rollouts have waited for, by result.
+	comparisons func() map[string]int64
 	// notifications counts notifications by outcome.
 	notifications func() map[string]int64
 	// forges counts statuses of commits by outcome.
@@ -57,7 +59,8 @@ type exposition struct {
 func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), pg.StandbyMetrics(e.standby), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
-		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, notificationMetrics{e.notifications},
+		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, comparisonMetrics{e.comparisons},
+		notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
 		credentialMetrics{e.credentials}, backlogMetrics{e.backlog},
@@ -76,6 +79,7 @@ func Metrics() []prometheus.Collector {
 		store.Metrics(nil), telemetry.BreakGlass(nil), telemetry.Breaches(nil), telemetry.FreezeBypasses(nil),
 		journalMetrics{},
 		triggerMetrics{},
+		comparisonMetrics{},
 		notificationMetrics{},
 		forgeMetrics{},
 		deploymentMetrics{},
@@ -109,6 +113,24 @@ func (m triggerMetrics) Collect(ch chan<- prometheus.Metric) {
 func triggerDecisions() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_trigger_decisions_total", "What triggers decided in this process, by outcome: began, queued, declined, waiting, done, or "+
 		"failed for an error of the service.", []string{"outcome"}, nil)
+}
+
+// comparisonMetrics exports what came of comparisons of manifests in this process.
+type comparisonMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (comparisonMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- comparisonResults() }
+
+// Collect implements prometheus.Collector.
+func (m comparisonMetrics) Collect(ch chan<- prometheus.Metric) {
+	for result, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(comparisonResults(), prometheus.CounterValue, float64(n), result)
+	}
+}
+
+func comparisonResults() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_rollout_comparisons_total", "Comparisons of manifests that rollouts have waited for in this process, by result: "+
+		"quick, pipeline, timeout for one that has not answered, or failed for one that could not compare everything.", []string{"result"}, nil)
 }
 
 // notificationMetrics exports the outcomes of notifications in this process.

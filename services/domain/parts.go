@@ -125,6 +125,9 @@ func (s *service) chores() []chore {
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
 			q, worked, err := s.rollouts.BeginQueued(ctx)
+			if worked && q.MadeRolloutID == 0 && q.Outcome == "" {
+				q.Outcome = fmt.Sprintf("waits for comparison %d of the manifests", q.ComparisonID)
+			}
 			return "queued rollout", []slog.Attr{slog.Int64(telemetry.KeyRollout, q.MadeRolloutID), slog.String("outcome", q.Outcome)}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {

@@ -43,6 +43,8 @@ type PreviewedEnvironment struct {
 type Comparison struct {
 	Workloads int             `json:"workloads"`
 	Things    []planner.Thing `json:"things"`
+	// Commit is what was compared with what runs; empty if the program names none.
+	Commit string `json:"commit,omitempty"`
 	// Reason is why it could not compare them.
 	Reason string `json:"reason,omitempty"`
 }

@@ -276,7 +276,7 @@ func compared(c *event.Comparison) *core.Comparison {
 	if c == nil {
 		return nil
 	}
-	kept := core.Comparison{Workloads: c.Workloads, Things: make([]planner.Thing, len(c.Things)), Reason: c.Reason}
+	kept := core.Comparison{Workloads: c.Workloads, Things: make([]planner.Thing, len(c.Things)), Commit: c.Commit, Reason: c.Reason}
 	for i, t := range c.Things {
 		kept.Things[i] = planner.Thing{Kind: planner.Kind(t.Kind), Action: t.Action, Object: t.Object, Detail: t.Detail}
 	}

@@ -109,12 +109,24 @@ func Find(environments []string, all []Compared, added []string) Finding {
 		return pipeline("the driver lists a change of unknown kind %q", cut(string(things[unknown].Kind), shownSHA))
 	}
 	if found := of(Replicas); len(found) > 0 {
-		return Finding{Quick, "to scale: only replicas change (" + list(found) + ")"}
+		return Finding{Quick, scales + " (" + list(found) + ")"}
 	}
 	if workloads == 0 {
-		return Finding{Quick, "the manifests have no workload"}
+		return Finding{Quick, noWorkload}
 	}
-	return Finding{Quick, "no workload and no configuration changes"}
+	return Finding{Quick, sameWorkloads}
+}
+
+// What a finding of a quick sync says; of scales it is the beginning.
+const (
+	scales        = "to scale: only replicas change"
+	noWorkload    = "the manifests have no workload"
+	sameWorkloads = "no workload and no configuration changes"
+)
+
+// Compares reports whether a comparison has made a rollout a quick sync. It says nothing about what a later one would deploy.
+func Compares(d Decision) bool {
+	return d.Strategy == Quick && (d.Why == noWorkload || d.Why == sameWorkloads || strings.HasPrefix(d.Why, scales))
 }
 
 // list are the first of some things, and how many others there are.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -89,6 +90,17 @@ func (p *plan) find(c core.Preview) planner.Finding {
 	return planner.Find(names, all, added)
 }
 
+// commitsOf are the commits that were compared, by environment.
+func commitsOf(c core.Preview) map[int64]string {
+	commits := map[int64]string{}
+	for _, e := range c.Environments {
+		if e.Compared != nil {
+			commits[e.EnvironmentID] = e.Compared.Commit
+		}
+	}
+	return commits
+}
+
 // part are the environments that a plan goes to, by name, if they are a part of the pipeline; empty for all of it.
 func (p *plan) part() []string {
 	if p.back == nil {
@@ -129,13 +141,36 @@ func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q c
 		return nil, err
 	}
 	until := c.at.Add(comparesFor)
+	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
+	if err != nil {
+		return nil, err
+	}
+	// Requests that follow each other faster than the drivers answer do not put off the application for ever.
+	if w := waiting[p.application.ID]; w.ComparesUntil != nil && w.ComparesUntil.Before(until) {
+		until = *w.ComparesUntil
+	}
 	q.ApplicationID, q.VersionSetID, q.Requester, q.RequestedAt = p.application.ID, p.versionSet.ID, c.Principal(), c.at
 	q.ComparisonID, q.ComparesUntil = id, &until
-	return &q, tx.QueueRollout(ctx, q)
+	return &q, u.enterQueue(ctx, tx, c, q)
+}
+
+// enterQueue puts a rollout into the queue of its application. What the drivers compare for the one that waits there is stopped.
+func (u *UseCases) enterQueue(ctx context.Context, tx Tx, c cause, q core.QueuedRollout) error {
+	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{q.ApplicationID})
+	if err != nil {
+		return err
+	}
+	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], "another rollout has taken its place in the queue"); err != nil {
+		return err
+	}
+	return tx.QueueRollout(ctx, q)
 }
 
 // compareQueued is compareFirst for a rollout that is in the queue already.
 func (u *UseCases) compareQueued(ctx context.Context, tx Tx, c cause, p plan, q *core.QueuedRollout) error {
+	if err := u.endComparison(ctx, tx, c, *q, "it is compared again, with what runs now"); err != nil {
+		return err
+	}
 	id, err := u.askDrivers(ctx, tx, c, p)
 	if err != nil {
 		return err
@@ -156,8 +191,8 @@ func comparisonOf(ctx context.Context, tx Tx, organization int64, q core.QueuedR
 		return nil, err
 	}
 	found, exists := known[q.ComparisonID]
-	if !exists {
-		return nil, nil //nolint:nilnil // asked too long ago
+	if !exists || found.VersionSetID != q.VersionSetID {
+		return nil, nil //nolint:nilnil // asked too long ago, or by a replica of an earlier release for what has been replaced since
 	}
 	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{q.ApplicationID}, core.Page{First: 1})
 	if err != nil {
@@ -169,9 +204,17 @@ func comparisonOf(ctx context.Context, tx Tx, organization int64, q core.QueuedR
 	return &found, nil
 }
 
-// endComparison has the run of a comparison stopped that has not answered in time.
-func (u *UseCases) endComparison(ctx context.Context, tx Tx, c cause, found *core.Preview) error {
-	if found == nil || found.State != core.PreviewPending {
+// endComparison has the run stopped that compares for a rollout in the queue, if it is under way.
+func (u *UseCases) endComparison(ctx context.Context, tx Tx, c cause, q core.QueuedRollout, reason string) error {
+	if q.ComparisonID == 0 {
+		return nil
+	}
+	known, err := tx.PreviewsByID(ctx, c.Organization, []int64{q.ComparisonID})
+	if err != nil {
+		return err
+	}
+	found, exists := known[q.ComparisonID]
+	if !exists || found.State != core.PreviewPending {
 		return nil
 	}
 	withdrawn, err := tx.WithdrawStart(ctx, previewWorkflow(found.ID))
@@ -180,6 +223,34 @@ func (u *UseCases) endComparison(ctx context.Context, tx Tx, c cause, found *cor
 	}
 	return tx.AddHandoff(ctx, core.Handoff{
 		Kind: core.HandoffCancel, WorkflowID: previewWorkflow(found.ID), Subject: core.HandoffPreview, SubjectID: found.ID,
-		Reason: "the rollout has begun without it", DueAt: c.at,
+		Reason: reason, DueAt: c.at,
 	})
+}
+
+// comparisonCounts count what came of comparisons in this process.
+type comparisonCounts struct{ quick, pipeline, timeout, failed atomic.Int64 }
+
+// Comparisons are those that rollouts have waited for in this process, by result.
+func (u *UseCases) Comparisons() map[string]int64 {
+	c := &u.comparisons
+	return map[string]int64{"quick": c.quick.Load(), "pipeline": c.pipeline.Load(), "timeout": c.timeout.Load(), "failed": c.failed.Load()}
+}
+
+// count counts what came of a comparison.
+func (c *comparisonCounts) count(p plan, found core.Preview) {
+	unknown := func(s stop) bool {
+		return !slices.ContainsFunc(found.Environments, func(e core.PreviewedEnvironment) bool {
+			return e.EnvironmentID == s.environment.ID && e.Compared != nil && e.Compared.Reason == "" && e.Reason == ""
+		})
+	}
+	switch {
+	case p.compared != nil:
+		c.quick.Add(1)
+	case found.State == core.PreviewPending:
+		c.timeout.Add(1)
+	case found.State == core.PreviewFailed || slices.ContainsFunc(p.stops, unknown):
+		c.failed.Add(1)
+	default:
+		c.pipeline.Add(1)
+	}
 }

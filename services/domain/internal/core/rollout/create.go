@@ -215,6 +215,7 @@ func (p plan) input(s stop, position int) rolloutEnvironmentInput {
 	if p.decision.Strategy == planner.Quick {
 		in.Gates, in.SkippedGates = p.passedGates(s), in.Gates
 	}
+	in.ComparedCommit = p.compared[s.environment.ID]
 	if in.RunsJobs = s.step.RunsJobs(); in.RunsJobs {
 		in.Deployments = []deploymentInput{}
 	}

@@ -52,6 +52,8 @@ type rolloutEnvironmentInput struct {
 	Position               int                         `json:"position"`
 	ApplicationEnvironment applicationEnvironmentInput `json:"application_environment"`
 	Gates                  []core.FlowGate             `json:"gates"`
+	// ComparedCommit is the commit whose comparison has made the rollout a quick sync; empty for none.
+	ComparedCommit string `json:"compared_commit,omitempty"`
 	// SkippedGates are those that a quick sync skips: their approvals are needed at the entrance.
 	SkippedGates []core.FlowGate   `json:"skipped_gates,omitempty"`
 	Approval     *core.Approval    `json:"approval"`

@@ -53,6 +53,8 @@ type plan struct {
 	flow   core.Flow
 	// asks reports whether the strategy depends on what the drivers list as changes, which they have not been asked yet.
 	asks bool
+	// compared are the commits of environments that were compared, if that has made the rollout a quick sync.
+	compared map[int64]string
 	// fresh are the versions that are new in one of the environments at least.
 	fresh []int64
 	// wholeDeadline is that of a rollout, and rollbackDeadline that of a rollback; nil for none.
@@ -189,8 +191,8 @@ func (p *plan) decide(w wish) error {
 		Weights: slices.ContainsFunc(p.stops, func(s stop) bool { return len(s.step.Gates) > 0 }), Command: !w.triggered,
 		Rules: p.rules, Deployed: len(p.live) > 0, Runbook: p.flow.Runbook,
 	}
-	if w.repeats.FlowDefinitionID != p.definition.ID {
-		f.Repeats = 0 // the pipeline has changed, and with it what a quick sync would leave out
+	if w.repeats.FlowDefinitionID != p.definition.ID || planner.Compares(w.repeats.Plan) {
+		f.Repeats = 0 // the pipeline has changed, or the manifests may have, and with them what a quick sync would leave out
 	}
 	for _, id := range p.fresh {
 		v := p.versions[id]
@@ -210,6 +212,9 @@ func (p *plan) decide(w wish) error {
 	var err error
 	if p.decision, err = planner.Decide(f); err != nil || p.decision.Strategy != planner.Quick {
 		return err
+	}
+	if f.Finding != nil && p.decision.Why == f.Finding.Summary {
+		p.compared = commitsOf(*w.comparison)
 	}
 	if p.program, err = p.unweighted(p.program); err != nil {
 		return fmt.Errorf("leave the weights out of flow definition %d: %w", p.definition.ID, err)

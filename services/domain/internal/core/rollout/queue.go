@@ -65,7 +65,7 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 		if err := u.CheckInputs(ctx, tx, c.Organization, set.ApplicationID, n.Inputs); err != nil {
 			return nil, err
 		}
-		return &q, tx.QueueRollout(ctx, q)
+		return &q, u.enterQueue(ctx, tx, c, q)
 	case core.NewerSupersedes:
 		return nil, u.supersede(ctx, tx, c, r.ID, set)
 	case core.NewerRefused:
@@ -104,6 +104,8 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 	for _, organization := range organizations {
 		var q core.QueuedRollout
 		var ok bool
+		var planned plan
+		var found *core.Preview
 		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 			var err error
 			if q, ok, err = tx.FreeQueuedRollout(ctx, u.clock.Now()); err != nil || !ok {
@@ -131,6 +133,9 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			}
 			if forPeople(err) {
 				q.Outcome = fault.Public(err)
+				if err := u.endComparison(ctx, tx, c, q, "the rollout does not begin"); err != nil {
+					return err
+				}
 				return tx.SettleQueuedRollout(ctx, q)
 			}
 			if err != nil {
@@ -139,16 +144,19 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if p.asks {
 				return u.compareQueued(ctx, tx, c, p, &q)
 			}
-			if err := u.endComparison(ctx, tx, c, w.comparison); err != nil {
+			if err := u.endComparison(ctx, tx, c, q, "the rollout has begun without it"); err != nil {
 				return err
 			}
 			made, err := u.createPlanned(ctx, tx, c, p, q.Reason)
 			if err != nil {
 				return err
 			}
-			q.MadeRolloutID = made.ID
+			q.MadeRolloutID, planned, found = made.ID, p, w.comparison
 			return tx.SettleQueuedRollout(ctx, q)
 		})
+		if err == nil && found != nil {
+			u.comparisons.count(planned, *found)
+		}
 		if err != nil || ok {
 			u.wake()
 			return q, ok, err
@@ -250,12 +258,23 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 		if parked == nil || parked.rollout.ID != r.ID {
 			return u.enqueue(ctx, tx, c, n, p, r)
 		}
+	} else {
+		parked = nil
+	}
+	var begun Begun
+	if p.asks { // what is parked ends only if something takes its place
+		begun, err = u.takePlace(ctx, tx, c, n, p, "the manifests are compared before a rollout begins", true)
+		if err != nil || begun.Queued == nil {
+			return begun, err
+		}
+	}
+	if parked != nil {
 		if err := u.cancel(ctx, parked, "superseded by "+p.versionSet.Name); err != nil {
 			return Begun{}, err
 		}
 	}
 	if p.asks {
-		return u.takePlace(ctx, tx, c, n, p, "the manifests are compared before a rollout begins", true)
+		return begun, nil
 	}
 	r, err := u.createPlanned(ctx, tx, c, p, n.Reason)
 	return Begun{Rollout: &r}, err
@@ -390,5 +409,5 @@ func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p
 		queued, err := u.compareFirst(ctx, tx, c, p, q)
 		return Begun{Queued: queued}, err
 	}
-	return Begun{Queued: &q}, tx.QueueRollout(ctx, q)
+	return Begun{Queued: &q}, u.enterQueue(ctx, tx, c, q)
 }

@@ -35,6 +35,8 @@ type UseCases struct {
 	stuck     func(context.Context, Stuck)
 	policies  *policy.Engine
 	checks    checkCounts
+	// comparisons are those that rollouts have waited for.
+	comparisons comparisonCounts
 	// reviewed is the organization that was last in turn to have a rollout reviewed.
 	reviewed atomic.Int64
 }

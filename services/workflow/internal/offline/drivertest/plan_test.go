@@ -226,3 +226,40 @@ func TestThePlanOfFiles(t *testing.T) {
 		t.Errorf("found %+v, want the reason", found)
 	}
 }
+
+// R4-19: a quick sync that a comparison has allowed deploys what was compared. Where the branch has moved since to what needs the weights,
+// nothing is deployed.
+func TestWhatWasComparedIsDeployed(t *testing.T) {
+	t.Parallel()
+	compared := func(in, environment object) {
+		environment["gates"], environment["compared_commit"] = []any{}, sha("older")
+	}
+	for kind, reason := range map[string]string{"replicas": "", "config_map": "config map ConfigMap/x is changed; begin another rollout"} {
+		w := shop(t)
+		w.difference = object{"workloads": 1, "unread": []any{}, "more": false, "things": []any{
+			object{"kind": kind, "action": "changed", "object": "ConfigMap/x"},
+		}}
+		_ = w.run(driver.Deploy, inputs(1, compared))
+		if story := strings.Join(w.story, "\n"); !strings.Contains(story, reason) || strings.Contains(story, "rollout.healthy") != (reason == "") {
+			t.Errorf("argo-rollouts, %s: found\n%s\nwant %q", kind, story, reason)
+		}
+	}
+	w := plainShop(t)
+	var ref any
+	w.fail = func(name string, args object) *history.FunctionError {
+		if name == "git.read_file" {
+			ref = args["ref"]
+		}
+		return nil
+	}
+	in := plainInputs(nil)
+	in["rollout"].(object)["environments"].([]any)[0].(object)["compared_commit"] = sha("older")
+	if failure := w.run(driver.Deploy, in); failure != "" || ref != sha("older") {
+		t.Errorf("kubernetes: %q, read at %v", failure, ref)
+	}
+	g := gitShop(t)
+	_ = g.run(driver.Deploy, gitInputs(func(_, environment object) { environment["compared_commit"] = sha("older") }))
+	if story := strings.Join(g.story, "\n"); !strings.Contains(story, "found no new image; begin another rollout") {
+		t.Errorf("git: found\n%s", story)
+	}
+}
