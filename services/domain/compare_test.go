@@ -221,6 +221,96 @@ func TestATriggerWaitsForAComparison(t *testing.T) {
 	w.plans(w.active(), planner.Pipeline, "1.4 is new, and the driver lists no image that changes")
 }
 
+// What the drivers compare for a rollout that another one replaces in the queue is stopped, and the application waits no longer for it. A
+// comparison of another version set, which a replica of an earlier release leaves behind, counts for nothing.
+func TestAComparisonThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := comparing(t)
+	stopped := func(id int64) int {
+		return w.countOf(`SELECT count(*) FROM cd_handoffs WHERE kind = 'cancel' AND workflow_id = $1`, "preview-"+itoa(id))
+	}
+	first := w.asks(rollout.NewRollout{VersionSetID: w.release(2).ID})
+	w.handOver()
+	w.now.Advance(time.Minute)
+	third := w.release(3)
+	second := w.asks(rollout.NewRollout{VersionSetID: third.ID})
+	w.want(stopped(first), 1)
+	w.want(w.beginsQueued(), false)
+	w.handOver()
+	w.now.Advance(time.Minute)
+	w.want(w.beginsQueued(), true)
+	r := w.active()
+	w.want(r.VersionSetID, third.ID)
+	w.plans(r, planner.Pipeline, "the manifests of staging could not be compared: there was no answer within 2m0s")
+	w.want(stopped(second), 1)
+	w.want(w.rollouts.Comparisons()["timeout"], int64(1))
+	w.succeed(r)
+
+	id := w.asks(rollout.NewRollout{VersionSetID: third.ID})
+	_, err := w.pool.Exec(t.Context(), `UPDATE cd_queued_rollouts SET version_set_id = $1 WHERE state = 'pending'`, w.release(4).ID)
+	w.ok(err)
+	w.lists(id, nothing())
+	w.want(w.beginsQueued(), true) // asks the drivers
+	w.want(w.countOf(`SELECT count(*) FROM cd_queued_rollouts WHERE state = 'pending' AND comparison_id > $1`, id), 1)
+}
+
+// The program of a quick sync that a comparison has allowed is told which commit was compared. A retry may deploy another one, so it goes by
+// the pipeline.
+func TestTheCommitThatWasCompared(t *testing.T) {
+	t.Parallel()
+	w := comparing(t)
+	c := nothing()
+	c.Commit = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+	w.lists(w.asks(rollout.NewRollout{VersionSetID: w.set.ID}), c)
+	w.want(w.beginsQueued(), true)
+	w.handOver()
+	r := w.active()
+	w.plans(r, planner.Quick, "no workload and no configuration changes")
+	last := w.engine.started[len(w.engine.started)-1]
+	w.want(strings.Count(string(last.Inputs), c.Commit), 2)
+	w.want(w.rollouts.Comparisons()["quick"], int64(1))
+	w.report(event.RolloutStarted{RolloutID: r.ID})
+	w.report(event.RolloutFailed{RolloutID: r.ID, Reason: "the branch has moved"})
+	again, err := w.rollouts.RetryRollout(t.Context(), user(), r.ID, "")
+	w.ok(err)
+	w.want(again.Plan.Strategy, planner.Pipeline)
+}
+
+// A rollout that is parked ends only if the newer version set takes its place.
+func TestAParkedRolloutStaysIfNothingTakesItsPlace(t *testing.T) {
+	t.Parallel()
+	w := comparing(t)
+	policy := func(n core.NewerPolicy) {
+		t.Helper()
+		_, err := w.rollouts.SetRolloutPolicy(t.Context(), user(), core.RolloutPolicy{
+			ApplicationID: w.application.ID, OnFailure: core.FailureStops, OnNewer: n,
+		})
+		w.ok(err)
+	}
+	made, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{
+		VersionSetID: w.set.ID, Strategy: planner.ChooseQuick, Again: true,
+	})
+	w.ok(err)
+	r := *made.Rollout
+	w.report(event.RolloutStarted{RolloutID: r.ID})
+	_, err = w.pool.Exec(t.Context(), `UPDATE cd_rollouts SET state = 'paused' WHERE id = $1`, r.ID)
+	w.ok(err)
+	policy(core.NewerQueued)
+	_, err = w.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{VersionSetID: w.release(2).ID})
+	w.ok(err)
+	policy(core.NewerSupersedes)
+	w.trigger(core.TriggerVersion, `{"quiet_seconds":0}`)
+	w.release(3)
+	w.want(w.decide(), []string{"waiting: the manifests are compared before a rollout begins, and another request waits in the queue; it is looked at again"})
+	w.want(w.reload(r).State, core.RolloutPaused)
+	_, err = w.pool.Exec(t.Context(), `UPDATE cd_queued_rollouts SET state = 'dropped', outcome = 'x' WHERE state = 'pending'`)
+	w.ok(err)
+	w.now.Advance(time.Hour)
+	w.want(len(w.decide()), 1)
+	w.want(w.reload(r).State, core.RolloutCancelled)
+	w.want(w.countOf(`SELECT count(*) FROM cd_queued_rollouts WHERE state = 'pending' AND comparison_id IS NOT NULL`), 1)
+}
+
 // D59: a process that is killed at any statement leaves a rollout that waits for a comparison which is asked for, or none.
 func TestAComparisonSurvivesAKillAtEachStatement(t *testing.T) {
 	long(t)

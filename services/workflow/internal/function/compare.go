@@ -10,7 +10,7 @@ import (
 // listed is what the answers of comparisons have in common.
 const listed = "`things` are at most 100 `{kind, action, object, detail}`, the gravest first: `kind` is `image`, `pod_template`, `config_map`, `secret`,\n" +
 	"`replicas` or `other`, `action` is `added`, `removed` or `changed`, and `detail` shows images and numbers of replicas. `workloads` is the number of\n" +
-	"objects with pods in the files. `unread` are files whose difference has no names: templates, values, patches, and what is too large."
+	"objects with pods in the files. `unread` are files whose difference has no names: templates, values, patches, lists, links, and what is too large."
 
 // compareManifests is manifest.compare.
 func compareManifests() *Function {

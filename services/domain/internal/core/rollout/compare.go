@@ -17,6 +17,8 @@ import (
 // waits in the queue of its application meanwhile: a crash loses nothing, a newer request takes its place, and an answer that does not
 // arrive leaves the pipeline in force.
 
+const replacedInQueue = "another rollout has taken its place in the queue"
+
 // comparesFor is how long a rollout waits for the drivers.
 const comparesFor = 2 * time.Minute
 
@@ -133,6 +135,14 @@ func (u *UseCases) askDrivers(ctx context.Context, tx Tx, c cause, p plan) (int6
 
 // compareFirst puts a rollout into the queue, where it waits for the drivers.
 func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q core.QueuedRollout) (*core.QueuedRollout, error) {
+	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
+	if err != nil {
+		return nil, err
+	}
+	replaced := waiting[p.application.ID]
+	if err := u.endComparison(ctx, tx, c, replaced, replacedInQueue); err != nil {
+		return nil, err
+	}
 	if err := tx.ForgetPreviews(ctx, c.at.Add(-previewsKept), forgottenAtOnce); err != nil {
 		return nil, err
 	}
@@ -141,17 +151,13 @@ func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q c
 		return nil, err
 	}
 	until := c.at.Add(comparesFor)
-	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{p.application.ID})
-	if err != nil {
-		return nil, err
-	}
 	// Requests that follow each other faster than the drivers answer do not put off the application for ever.
-	if w := waiting[p.application.ID]; w.ComparesUntil != nil && w.ComparesUntil.Before(until) {
-		until = *w.ComparesUntil
+	if replaced.ComparesUntil != nil && replaced.ComparesUntil.Before(until) {
+		until = *replaced.ComparesUntil
 	}
 	q.ApplicationID, q.VersionSetID, q.Requester, q.RequestedAt = p.application.ID, p.versionSet.ID, c.Principal(), c.at
 	q.ComparisonID, q.ComparesUntil = id, &until
-	return &q, u.enterQueue(ctx, tx, c, q)
+	return &q, tx.QueueRollout(ctx, q)
 }
 
 // enterQueue puts a rollout into the queue of its application. What the drivers compare for the one that waits there is stopped.
@@ -160,7 +166,7 @@ func (u *UseCases) enterQueue(ctx context.Context, tx Tx, c cause, q core.Queued
 	if err != nil {
 		return err
 	}
-	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], "another rollout has taken its place in the queue"); err != nil {
+	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], replacedInQueue); err != nil {
 		return err
 	}
 	return tx.QueueRollout(ctx, q)
