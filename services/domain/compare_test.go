@@ -254,8 +254,8 @@ func TestAComparisonThatIsReplaced(t *testing.T) {
 	w.want(w.countOf(`SELECT count(*) FROM cd_queued_rollouts WHERE state = 'pending' AND comparison_id > $1`, id), 1)
 }
 
-// The program of a quick sync that a comparison has allowed is told which commit was compared. A retry may deploy another one, so it goes by
-// the pipeline.
+// The program of a quick sync that a comparison has allowed is told which commit was compared. A retry may deploy another one, so it goes
+// by the pipeline.
 func TestTheCommitThatWasCompared(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)
@@ -301,7 +301,9 @@ func TestAParkedRolloutStaysIfNothingTakesItsPlace(t *testing.T) {
 	policy(core.NewerSupersedes)
 	w.trigger(core.TriggerVersion, `{"quiet_seconds":0}`)
 	w.release(3)
-	w.want(w.decide(), []string{"waiting: the manifests are compared before a rollout begins, and another request waits in the queue; it is looked at again"})
+	w.want(w.decide(), []string{
+		"waiting: the manifests are compared before a rollout begins, and another request waits in the queue; it is looked at again",
+	})
 	w.want(w.reload(r).State, core.RolloutPaused)
 	_, err = w.pool.Exec(t.Context(), `UPDATE cd_queued_rollouts SET state = 'dropped', outcome = 'x' WHERE state = 'pending'`)
 	w.ok(err)

@@ -129,8 +129,8 @@ func (m comparisonMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func comparisonResults() *prometheus.Desc {
-	return prometheus.NewDesc("lockstep_rollout_comparisons_total", "Comparisons of manifests that rollouts have waited for in this process, by result: "+
-		"quick, pipeline, timeout for one that has not answered, or failed for one that could not compare everything.", []string{"result"}, nil)
+	return prometheus.NewDesc("lockstep_rollout_comparisons_total", "Comparisons of manifests that rollouts have waited for in this process, by "+
+		"result: quick, pipeline, timeout for one that has not answered, or failed for one that could not compare everything.", []string{"result"}, nil)
 }
 
 // notificationMetrics exports the outcomes of notifications in this process.
