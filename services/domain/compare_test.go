@@ -254,7 +254,7 @@ func TestAComparisonThatIsReplaced(t *testing.T) {
 	w.want(w.countOf(`SELECT count(*) FROM cd_queued_rollouts WHERE state = 'pending' AND comparison_id > $1`, id), 1)
 }
 
-// The program of a quick sync that a comparison has allowed is told which commit was compared. A retry may deploy another one, so it goes
+// The program of a quick sync that a comparison has allowed has the commit that was compared. A retry may deploy another one, so it goes
 // by the pipeline.
 func TestTheCommitThatWasCompared(t *testing.T) {
 	t.Parallel()
