@@ -15,6 +15,12 @@ const (
 	SchemeMailTLS = "smtps"
 )
 
+// The schemes of NATS servers: encrypted once the server has said that it can be, and from the beginning.
+const (
+	SchemeNATS    = "nats"
+	SchemeNATSTLS = "tls"
+)
+
 // SchemeWorker is that of Functions of workers: worker://shop.charge stands for all that a worker is sent with calls of shop.charge.
 const SchemeWorker = "worker"
 
@@ -52,9 +58,9 @@ func ParseURL(raw string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// ParsePrefix reads the beginning of the URLs of a credential: of web or mail servers, or a Function of workers.
+// ParsePrefix reads the beginning of the URLs of a credential: of web, mail or NATS servers, or a Function of workers.
 func ParsePrefix(raw string) (*url.URL, error) {
-	u, err := ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS, SchemeWorker)
+	u, err := ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS, SchemeNATS, SchemeNATSTLS, SchemeWorker)
 	if err == nil && u.Scheme == SchemeWorker && (u.Path != "/" || u.Port() != "" || u.Host != strings.ToLower(u.Host) || !strings.Contains(u.Host, ".")) {
 		return nil, fault.InvalidFields(fault.Field{
 			Name: "url", Problem: fmt.Sprintf("found %.100q; expected the name of a function of workers and nothing behind it: worker://shop.charge", raw),
@@ -108,5 +114,7 @@ func Port(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
 	}
-	return map[string]string{"http": "80", "https": "443", SchemeMail: "587", SchemeMailTLS: "465"}[u.Scheme]
+	return map[string]string{
+		"http": "80", "https": "443", SchemeMail: "587", SchemeMailTLS: "465", SchemeNATS: "4222", SchemeNATSTLS: "4222",
+	}[u.Scheme]
 }

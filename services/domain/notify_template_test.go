@@ -117,6 +117,7 @@ func TestAPreviewIsWhatWouldBeSent(t *testing.T) {
 	configs := map[core.NotificationKind]string{
 		core.NotifySlack: bot, core.NotifyTeams: `{"url":"https://teams.example.com/","account":"x"}`, core.NotifyWebhook: hook,
 		core.NotifyMattermost: `{"url":"https://m.example.com/","account":"x"}`, core.NotifyDiscord: `{"account":"x"}`, core.NotifyPagerDuty: `{"account":"x"}`,
+		core.NotifyOpsgenie: `{"account":"x"}`, core.NotifyNATS: `{"url":"tls://nats.example.com","subject":"cd"}`,
 		core.NotifyEmail: `{"url":"smtps://m.example.com","from":"cd@example.com","to":["a@example.com"]}`,
 	}
 	own, broken := "Look: {[ .reason ]} <b>", "{[ .nothing ]}"

@@ -121,6 +121,11 @@ func (o outside) SendMail(context.Context, activity.Mail) (activity.MailAnswer, 
 	return activity.MailAnswer{}, nil
 }
 
+func (o outside) Publish(context.Context, activity.SubjectMessage) error {
+	o.note("nats.publish")
+	return nil
+}
+
 func (f *fakes) Send(ctx context.Context, call agent.OutgoingCall) error {
 	f.note(call.Function)
 	return f.service.Answer(context.WithoutCancel(ctx), agent.Answer{Call: call.ID, Agent: call.Agent, Value: json.RawMessage(`{}`)})
@@ -244,6 +249,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 			"server": "smtp://deploy.example.com/shop/api", "from": "a@example.com", "to": []any{"b@example.com"}, "message_id": "a@example.com",
 			"subject": "a", "text": "a",
 		},
+		"nats.publish":    {"server": "nats://deploy.example.com", "subject": "shop", "message_id": "a", "json": "a"},
 		"argo.sync":       {"app_name": "shop", "app_namespace": "argocd", "revision": "a"},
 		"argo.terminate":  {"app_name": "shop", "app_namespace": "argocd", "operation": "a"},
 		"workflow.submit": {"namespace": "shop", "workflow": map[string]any{"metadata": map[string]any{"name": "a"}}},

@@ -108,7 +108,8 @@ func table() []rule {
 		adapter("workflow", "offline", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
-		adapter("workflow", "web", join(sql, nats, kube, star, grpcs), "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
+		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		// What the tests of a service have in common, in more than one of its packages.
 		{

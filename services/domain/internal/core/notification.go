@@ -17,13 +17,16 @@ const (
 	NotifyDiscord    NotificationKind = "discord"
 	NotifyEmail      NotificationKind = "email"
 	NotifyPagerDuty  NotificationKind = "pagerduty"
+	NotifyOpsgenie   NotificationKind = "opsgenie"
 	NotifyWebhook    NotificationKind = "webhook"
+	NotifyNATS       NotificationKind = "nats"
 )
 
 // AllNotificationKinds lists all kinds.
 func AllNotificationKinds() []NotificationKind {
 	return []NotificationKind{
-		NotifySlack, NotifyTeams, NotifyMattermost, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyWebhook,
+		NotifySlack, NotifyTeams, NotifyMattermost, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyOpsgenie,
+		NotifyWebhook, NotifyNATS,
 	}
 }
 
@@ -34,12 +37,15 @@ func (k NotificationKind) Title() string {
 		return "Slack"
 	case NotifyMattermost:
 		return "Mattermost"
-	case NotifyTeams, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyWebhook:
+	case NotifyTeams, NotifyDiscord, NotifyEmail, NotifyPagerDuty, NotifyOpsgenie, NotifyWebhook, NotifyNATS:
 		return string(k)
 	default:
 		return string(k)
 	}
 }
+
+// Alarms reports whether messages of the kind are alerts, which wake people, and end.
+func (k NotificationKind) Alarms() bool { return k == NotifyPagerDuty || k == NotifyOpsgenie }
 
 // NotificationChannel is where an organization sends notifications to.
 type NotificationChannel struct {

@@ -2000,7 +2000,7 @@ CREATE TABLE cd_notification_channels (
     CONSTRAINT cd_notification_channels_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_notification_channels_config_is_an_object CHECK ((jsonb_typeof(config) = 'object'::text)),
     CONSTRAINT cd_notification_channels_config_is_bounded CHECK ((length((config)::text) <= 16384)),
-    CONSTRAINT cd_notification_channels_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'teams'::text, 'mattermost'::text, 'discord'::text, 'email'::text, 'pagerduty'::text, 'webhook'::text]))),
+    CONSTRAINT cd_notification_channels_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'teams'::text, 'mattermost'::text, 'discord'::text, 'email'::text, 'pagerduty'::text, 'opsgenie'::text, 'webhook'::text, 'nats'::text]))),
     CONSTRAINT cd_notification_channels_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT cd_notification_channels_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_notification_channels_rate_is_bounded CHECK (((rate >= 1) AND (rate <= 60)))

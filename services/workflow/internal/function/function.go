@@ -79,6 +79,7 @@ var (
 type Outgoing interface {
 	activity.Web
 	activity.Mailer
+	activity.Publisher
 }
 
 // All are the Functions that programs may run, beside the engine's own emit.
@@ -92,7 +93,7 @@ func All(forge activity.Forge, web Outgoing) []activity.Function {
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
-		httpRequest(web), sendMail(web), checkpoint(),
+		httpRequest(web), sendMail(web), publish(web), checkpoint(),
 	}
 }
 

@@ -127,7 +127,7 @@ func TestAllAreRegistered(t *testing.T) {
 		"checkpoint", "expression.evaluate", "git.comment", "git.commit", "git.compare", "git.merge", "git.propose", "git.read_change", "git.read_commit", "git.read_file", "git.read_proposal",
 		"git.read_status", "git.set_deployment", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop", "k8s.apply",
 		"k8s.delete", "k8s.get", "k8s.health", "k8s.list",
-		"k8s.logs", "k8s.patch", "mail.send", "manifest.compare", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "template.render",
+		"k8s.logs", "k8s.patch", "mail.send", "manifest.compare", "manifest.diff", "manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "nats.publish", "template.render",
 		"workflow.logs", "workflow.stop", "workflow.submit", "workflow.terminate",
 	}
 	if diff := cmp.Diff(want, r.Names()); diff != "" {
@@ -353,7 +353,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 	args := map[string]any{
 		"agent_id": int64(4), "app_namespace": "argocd", "app_name": "shop", "rollout_namespace": "shop", "rollout_name": "api",
 		"source": map[string]any{"destination_namespace": "shop"}, "repo_url": "https://git.example.com/shop", "branch": "main",
-		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "server": "smtp://mail.example.com:587", "namespace": "work", "name": "migrate", "prune": true,
+		"path": "a.yaml", "content": "a", "url": "https://deploy.example.com/shop?a=b", "server": "smtp://mail.example.com:587", "subject": "cd.shop", "namespace": "work", "name": "migrate", "prune": true,
 		"objects": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "api"}}},
 	}
 	got := map[string]string{}
@@ -381,6 +381,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"git.comment":        "publishes: . on branch  of https://git.example.com/shop",
 		"http.request":       "changes: deploy.example.com/shop",
 		"mail.send":          "changes: mail.example.com:587/",
+		"nats.publish":       "changes: mail.example.com:587/cd.shop",
 
 		"argo.analyze":       "changes: work/migrate",
 		"argo.end_analysis":  "takes back: work/migrate",

@@ -84,9 +84,10 @@ type share struct {
 }
 
 var (
-	_ activity.Web    = (*Client)(nil)
-	_ activity.Mailer = (*Client)(nil)
-	_ worker.Secrets  = (*Client)(nil)
+	_ activity.Web       = (*Client)(nil)
+	_ activity.Mailer    = (*Client)(nil)
+	_ activity.Publisher = (*Client)(nil)
+	_ worker.Secrets     = (*Client)(nil)
 )
 
 // New checks the form of the credentials and makes a Client.

@@ -111,7 +111,7 @@ func (c commands) addChannel() *cobra.Command {
 			return c.Print(one, func(w io.Writer) { channelTable(w, []client.NotificationChannel{one}) })
 		})
 	command.WordFlag(cmd, &kind, "kind", "webhook", "the kind; `lockstep notify channel kinds` describes them",
-		[]string{"slack", "teams", "mattermost", "discord", "email", "pagerduty", "webhook"})
+		[]string{"slack", "teams", "mattermost", "discord", "email", "pagerduty", "opsgenie", "webhook", "nats"})
 	cmd.Flags().StringArrayVar((*[]string)(&set), "set", nil, "a field of its configuration, as `field=value`; lists as JSON; repeatable")
 	cmd.Flags().IntVar(&rate, "rate", 20, "how many messages it receives within a minute at most")
 	cmd.Flags().BoolVar(&off, "off", false, "save it switched off")

@@ -61,129 +61,15 @@ type channelConfig struct {
 	Answers string `json:"answers,omitempty"`
 	// Commands is the name of the organization's credential that the chat server proves slash commands with; empty for no commands.
 	Commands string `json:"commands,omitempty"`
+	// Updates is that the workflow of Teams answers the ID of the card that it posts, and updates the card whose ID it receives.
+	Updates bool `json:"updates,omitempty"`
+	// Subject is where messages are published on a NATS server, and Stored that a stream has to confirm that it has them.
+	Subject string `json:"subject,omitempty"`
+	Stored  bool   `json:"stored,omitempty"`
 	// Details is that what happens to a rollout after the first message is also a reply to it, in its thread.
 	Details bool `json:"details,omitempty"`
 	// Templates are what the organization has it say.
 	Templates templates `json:"templates,omitempty"`
-}
-
-// KindDescription is a kind of channel, as forms need it.
-type KindDescription struct {
-	Kind core.NotificationKind
-	// Description says how messages reach it.
-	Description string
-	// Schema describes its configuration, in JSON Schema.
-	Schema json.RawMessage
-}
-
-// Kinds describes all kinds, in the order in which they are shown.
-func Kinds() []KindDescription {
-	account := func(description string) string { return property("account", text(255, description)) }
-	return []KindDescription{
-		{
-			core.NotifySlack, "Messages in Slack. With a target, a bot posts them and updates them as the rollout proceeds; otherwise an incoming webhook " +
-				"receives each change as another message.",
-			schemaOf([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://hooks.slack.com/services/ by default; "+
-				"for a bot, of the API, https://slack.com/api/ by default.")),
-				account("The name of the credential: the URL of the webhook, or the token of the bot."),
-				property("target", text(maxText, "The ID of the channel that a bot posts to, such as C0123456789.")),
-				property("answers", text(255, "The name of the organization's credential that is the signing secret of the Slack app: messages get buttons that answer.")),
-				property("commands", text(255, "The name of the organization's credential that is the signing secret of the Slack app: it takes /lockstep commands.")),
-				details(),
-				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the workspace. Without target.")),
-				membersRate(),
-				property("workspace", text(maxText, "The ID of the workspace, such as T0123456789; for a personal channel."))),
-		},
-		{
-			core.NotifyTeams, "Adaptive Cards in Microsoft Teams, by the URL of a workflow that posts to a channel. Each change is another card.",
-			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the workflow's URL.")),
-				account("The name of the credential that is the URL.")),
-		},
-		{
-			core.NotifyMattermost, "Messages in Mattermost. With a target, a bot posts and updates them; otherwise an incoming webhook receives each change.",
-			schemaOf([]string{"url", "account"}, property("url", text(maxURL, "The beginning of the webhook's URL; for a bot, the address of the server.")),
-				account("The name of the credential: the URL of the webhook, or the token of the bot."),
-				property("target", text(maxText, "The ID of the channel that a bot posts to.")),
-				property("answers", text(255, "The name of the organization's credential, bound to the server, that proves presses: messages get buttons that answer.")),
-				property("commands", text(255, "The name of the organization's credential, bound to the server, that is the token of the slash command /lockstep.")),
-				details(),
-				property("personal", yes("Members may subscribe: the bot writes to each of them, who has linked an account of the server. Without target.")),
-				membersRate()),
-		},
-		{
-			core.NotifyDiscord, "Messages in Discord. With a target, a bot posts and updates them; otherwise a webhook receives each change.",
-			schemaOf([]string{"account"}, property("url", text(maxURL, "The beginning of the webhook's URL, https://discord.com/api/webhooks/ by default; "+
-				"for a bot, of the API, https://discord.com/api/v10/ by default.")),
-				account("The name of the credential: the URL of the webhook, or the token of the bot as the header Authorization."),
-				property("target", text(maxText, "The ID of the channel that a bot posts to."))),
-		},
-		{
-			core.NotifyEmail, "E-mail by SMTP. Each change of a rollout is a reply to its first message.",
-			schemaOf([]string{"url", "from"}, property("url", text(maxURL, "The server: smtp://host:587, which has to offer STARTTLS, or smtps://host:465.")),
-				account("The name of the credential to sign in with."), property("from", text(maxText, "The address of the sender.")),
-				property("to", list("The addresses of the recipients; none for a personal channel.")),
-				property("personal", yes("Members may subscribe: each is written to at the address that the identity provider has verified. Without to.")),
-				membersRate()),
-		},
-		{
-			core.NotifyPagerDuty, "Alerts by the Events API v2 of PagerDuty, or of what is compatible with it. A rollout has one alert, which is resolved when it has " +
-				"completed.",
-			schemaOf([]string{"account"}, property("url", text(maxURL, "The address, https://events.pagerduty.com/v2/enqueue by default.")),
-				account("The name of the credential that is the routing key.")),
-		},
-		{
-			core.NotifyWebhook, "A CloudEvent by HTTP for each change, or events of CDEvents, signed as Standard Webhooks has it.",
-			schemaOf([]string{"url"}, property("url", text(maxURL, "The URL, https://…; it is no secret.")),
-				account("The name of the credential to send."), property("sign", list("Names of credentials whose secrets sign the request: two while one is replaced.")),
-				property("payload", fmt.Sprintf(`"type":"string","enum":[%q,%q],"description":%q`, PayloadCloudEvents, PayloadCDEvents,
-					"What it receives: a CloudEvent about each message, or events of CDEvents about what happened to services, for tools that read these; "+
-						"cloudevents by default."))),
-		},
-	}
-}
-
-func property(name, rest string) string { return fmt.Sprintf(`%q:{%s}`, name, rest) }
-
-func text(most int, description string) string {
-	return fmt.Sprintf(`"type":"string","minLength":1,"maxLength":%d,"description":%q`, most, description)
-}
-
-func details() string {
-	return property("details", yes("What happens to a rollout after its first message is also a reply in the thread of that message. With a target."))
-}
-
-func membersRate() string {
-	return property("members_rate", fmt.Sprintf(`"type":"integer","minimum":1,"maximum":%d,"description":%q`, MaxMembersRate,
-		fmt.Sprintf("How many messages a minute all members together receive, at most; %d by default. For a personal channel.", DefaultMembersRate)))
-}
-
-func yes(description string) string {
-	return fmt.Sprintf(`"type":"boolean","description":%q`, description)
-}
-
-func list(description string) string {
-	return fmt.Sprintf(`"type":"array","maxItems":%d,"items":{"type":"string","minLength":1,"maxLength":%d},"description":%q`,
-		maxRecipients, maxText, description)
-}
-
-// templatesSchema describes the templates of a channel of any kind.
-func templatesSchema() string {
-	one := fmt.Sprintf(`"type":"object","additionalProperties":false,"properties":{%s,%s}`,
-		property(partTitle, text(maxTemplate, "The title, of a message whose latest event it is.")), property(partText, text(maxTemplate, "The lines about it.")))
-	var moments []string
-	for _, m := range core.AllNotificationMoments() {
-		moments = append(moments, property(string(m), one))
-	}
-	return property("templates", fmt.Sprintf(`"type":"object","additionalProperties":false,"description":%q,"properties":{%s}`,
-		"What messages say, by event: templates with expressions between {[ and ]}.", strings.Join(moments, ",")))
-}
-
-func schemaOf(required []string, properties ...string) json.RawMessage {
-	names, _ := json.Marshal(required) // a list of texts
-	return json.RawMessage(fmt.Sprintf(
-		`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`,
-		names, strings.Join(append(properties, templatesSchema()), ","),
-	))
 }
 
 // problems collects what is wrong.
@@ -257,6 +143,7 @@ func membersOf(kind core.NotificationKind) (known, required []string, exists boo
 var (
 	accountForm = regexp.MustCompile(`^[^\s"'\\]{1,255}$`)
 	targetForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+	subjectForm = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 	// addressForm is the form of an address of e-mail, as the workflow service sends to it.
 	addressForm = regexp.MustCompile(`^[^\s@<>,;:"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,190}$`)
 )
@@ -283,7 +170,7 @@ func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMe
 	var found problems
 	c.checkPersonal(&found, kind)
 	given := map[string]bool{
-		"url": c.URL != "", "account": c.Account != "", "from": c.From != "", "to": len(c.To) > 0,
+		"url": c.URL != "", "account": c.Account != "", "from": c.From != "", "to": len(c.To) > 0, "subject": c.Subject != "",
 	}
 	for _, name := range required {
 		if !given[name] {
@@ -308,6 +195,9 @@ func readChannel(ctx context.Context, kind core.NotificationKind, raw json.RawMe
 	}
 	if c.Details && c.Target == "" {
 		found.add("/config/details", "found without target; only a bot that posts to a channel can reply in a thread")
+	}
+	if c.Subject != "" && (!subjectForm.MatchString(c.Subject) || strings.HasPrefix(c.Subject, "_INBOX")) {
+		found.add("/config/subject", "found %.100q; expected parts of letters, digits, - and _ with dots between them, such as cd.notifications", c.Subject)
 	}
 	checkAddresses(&found, c)
 	c.Templates.check(ctx, &found)
@@ -364,13 +254,16 @@ func checkAddresses(found *problems, c channelConfig) {
 // checkURL finds what is wrong with an address. Which networks it may be in is checked when it is used, by the guarded transport.
 func checkURL(found *problems, kind core.NotificationKind, raw string) {
 	schemes := []string{"https", "http"}
-	if kind == core.NotifyEmail {
+	switch kind { //nolint:exhaustive // the others are web servers
+	case core.NotifyEmail:
 		schemes = []string{"smtp", "smtps"}
+	case core.NotifyNATS:
+		schemes = []string{"tls", "nats"}
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "" || !slices.Contains(schemes, u.Scheme):
-		found.add("/config/url", "found what is no such URL; expected %s://host/path", schemes[0])
+		found.add("/config/url", "found what is no such URL; expected %s://host", strings.Join(schemes, "://host or "))
 	case len(raw) > maxURL:
 		found.add("/config/url", "found %d bytes; expected at most %d", len(raw), maxURL)
 	case u.User != nil:
@@ -379,6 +272,8 @@ func checkURL(found *problems, kind core.NotificationKind, raw string) {
 		found.add("/config/url", "found a fragment; expected none")
 	case kind != core.NotifyWebhook && u.RawQuery != "":
 		found.add("/config/url", "found a query; expected none: what is secret in a URL belongs into the credential")
+	case kind == core.NotifyNATS && strings.Trim(u.Path, "/") != "":
+		found.add("/config/url", "found a path; expected tls://host:4222: where messages are published is the subject")
 	case strings.Contains(u.Path, "..") || strings.ContainsAny(raw, " \\\t\r\n"):
 		found.add("/config/url", "found spaces, \\ or .. in it; expected the URL that is meant")
 	}
@@ -398,7 +293,9 @@ func defaultURL(kind core.NotificationKind, bot bool) string {
 		return "https://discord.com/api/webhooks/"
 	case core.NotifyPagerDuty:
 		return "https://events.pagerduty.com/v2/enqueue"
-	case core.NotifyTeams, core.NotifyMattermost, core.NotifyEmail, core.NotifyWebhook:
+	case core.NotifyOpsgenie:
+		return "https://api.opsgenie.com/v2/alerts"
+	case core.NotifyTeams, core.NotifyMattermost, core.NotifyEmail, core.NotifyWebhook, core.NotifyNATS:
 		return ""
 	default:
 		return ""

@@ -138,7 +138,7 @@ func notified(n core.Notification, leftOut int) map[string]any {
 
 // interchange is a message as events of CDEvents, each a request of its own, in order. A receiver recognizes a repeat by the id.
 func (u *UseCases) interchange(
-	ctx context.Context, tx Tx, organization int64, c channelConfig, m core.NotificationMessage, what content,
+	ctx context.Context, tx Tx, organization int64, kind core.NotificationKind, c channelConfig, m core.NotificationMessage, what content,
 ) (made inputs, err error) {
 	if u.events == nil {
 		return made, fmt.Errorf("this service writes no events of CDEvents")
@@ -152,12 +152,12 @@ func (u *UseCases) interchange(
 		if err != nil {
 			return made, err
 		}
-		r := eventRequest(c, e.ID, raw)
+		one := eventRequest(kind, c, organization, e.ID, raw)
 		if i == 0 {
-			made = inputs{Function: "http.request", Request: r}
+			made = one
 			continue
 		}
-		made.Further = append(made.Further, r)
+		made.Further = append(made.Further, one.Request)
 	}
 	return made, nil
 }

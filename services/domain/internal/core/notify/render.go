@@ -120,8 +120,8 @@ func (u *UseCases) render(
 	config, m = u.directed(c.Kind, config, m, &made, to)
 	r.title, r.templateError = made.title, made.templateError
 	request := requestFor(c.Kind, config, organization, m, made)
-	if c.Kind == core.NotifyWebhook && config.Payload == PayloadCDEvents {
-		if request, err = u.interchange(ctx, tx, organization, config, m, made); err != nil {
+	if config.Payload == PayloadCDEvents { // only webhooks and subjects have it
+		if request, err = u.interchange(ctx, tx, organization, c.Kind, config, m, made); err != nil {
 			return r, err
 		}
 	}

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"cmp"
 	"fmt"
 	"html"
 	"net/url"
@@ -32,9 +31,11 @@ func updates(c core.NotificationChannel) bool {
 	switch c.Kind {
 	case core.NotifySlack, core.NotifyMattermost, core.NotifyDiscord:
 		return strings.Contains(string(c.Config), `"target"`)
-	case core.NotifyPagerDuty:
+	case core.NotifyTeams:
+		return strings.Contains(string(c.Config), `"updates"`)
+	case core.NotifyPagerDuty, core.NotifyOpsgenie:
 		return true
-	case core.NotifyTeams, core.NotifyEmail, core.NotifyWebhook:
+	case core.NotifyEmail, core.NotifyWebhook, core.NotifyNATS:
 		return false
 	default:
 		return false
@@ -53,7 +54,7 @@ func requestFor(kind core.NotificationKind, c channelConfig, organization int64,
 	case core.NotifySlack:
 		return slack(c, m, what)
 	case core.NotifyTeams:
-		return secretURL(c, teams(what))
+		return teamsCard(c, m, what)
 	case core.NotifyMattermost:
 		return mattermost(c, m, what)
 	case core.NotifyDiscord:
@@ -62,10 +63,12 @@ func requestFor(kind core.NotificationKind, c channelConfig, organization int64,
 		return email(c, m, what)
 	case core.NotifyPagerDuty:
 		return pagerDuty(c, what)
-	case core.NotifyWebhook:
-		return webhook(c, organization, m, what)
+	case core.NotifyOpsgenie:
+		return opsgenie(c, m, what)
+	case core.NotifyWebhook, core.NotifyNATS:
+		return webhook(kind, c, organization, m, what)
 	default:
-		return webhook(c, organization, m, what)
+		return webhook(kind, c, organization, m, what)
 	}
 }
 
@@ -182,6 +185,19 @@ func teams(what content) object {
 	return object{"type": "message", "attachments": values{object{
 		"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": nil, "content": card,
 	}}}
+}
+
+// teamsCard sends a card to a workflow. One that updates cards has their IDs.
+func teamsCard(c channelConfig, m core.NotificationMessage, what content) inputs {
+	body := teams(what)
+	if c.Updates && m.Ref != "" {
+		body["messageId"] = m.Ref
+	}
+	sent := secretURL(c, body)
+	if c.Updates {
+		sent.Answer.Ref = "messageId"
+	}
+	return sent
 }
 
 // markdownText writes a text so that nothing in it is markup, a link or a mention.
@@ -314,76 +330,6 @@ func emailID(id string) string {
 		}
 		return '-'
 	}, cut(id, 80))
-}
-
-// pagerDuty is an event of the Events API v2. Its routing key is a secret within the body.
-func pagerDuty(c channelConfig, what content) inputs {
-	action := "trigger"
-	if what.over {
-		action = "resolve"
-	}
-	severity := map[core.NotificationSeverity]string{core.SeverityHigh: "critical", core.SeverityNormal: "warning"}[what.severity]
-	body := object{
-		"event_action": action, "dedup_key": cut(what.id, 255), "client": "Lockstep",
-		"payload": object{
-			"summary": cut(what.title, 1024), "source": cmp.Or(what.rollout.Application, "lockstep"), "severity": cmp.Or(severity, "info"),
-			"component": cmp.Or(what.rollout.VersionSet, "lockstep"), "custom_details": object{"lines": what.lines},
-		},
-	}
-	if len(what.moments) > 0 {
-		last := what.moments[len(what.moments)-1]
-		payload, _ := body["payload"].(object)
-		payload["timestamp"], payload["class"] = stamp(last.At), string(last.Moment)
-	}
-	if what.link != "" {
-		body["client_url"] = what.link
-		body["links"] = values{object{"href": what.link, "text": "Open in Lockstep"}}
-	}
-	r := post("POST", c.URL, body)
-	r["json_credentials"] = object{"routing_key": c.Account}
-	return inputs{Function: "http.request", Request: r}
-}
-
-// webhook is a CloudEvent in structured mode. A receiver recognizes a repeat by its id, which is also that of the signed message.
-func webhook(c channelConfig, organization int64, m core.NotificationMessage, what content) inputs {
-	id := fmt.Sprintf("notification_%d_%d", m.ID, m.Revision)
-	notifications := values{}
-	for _, n := range what.moments {
-		notifications = append(notifications, object{
-			"id": n.ID, "event": string(n.Moment), "at": stamp(n.At), "severity": n.Moment.Severity().String(), "application": n.Application,
-			"environment": n.Environment, "subject": n.Subject, "reason": cut(n.Reason, 1000), "principal": n.PrincipalName,
-			"rollout": rolloutName(n.RolloutID),
-		})
-	}
-	data := object{
-		"message": fmt.Sprintf("notification_%d", m.ID), "revision": m.Revision, "title": what.title, "lines": what.lines,
-		"severity": what.severity.String(), "link": what.link, "notifications": notifications, "left_out": m.LeftOut,
-	}
-	body := object{
-		"specversion": "1.0", "id": id, "source": fmt.Sprintf("/lockstep/organizations/%d", organization), "type": "com.lockstep.notification.v1",
-		"subject": fmt.Sprintf("notification_%d", m.ID), "datacontenttype": "application/json", "data": data,
-	}
-	if len(what.moments) > 0 {
-		body["time"] = stamp(what.moments[len(what.moments)-1].At)
-	}
-	return inputs{Function: "http.request", Request: eventRequest(c, id, body)}
-}
-
-// eventRequest is the request that sends a CloudEvent in structured mode to a webhook, signed where that is configured.
-func eventRequest(c channelConfig, id string, body any) map[string]any {
-	r := post("POST", c.URL, body)
-	r["headers"] = object{"Content-Type": "application/cloudevents+json; charset=UTF-8"}
-	if c.Account != "" {
-		r["credential"] = c.Account
-	}
-	if len(c.Sign) > 0 {
-		sign := make(values, len(c.Sign))
-		for i, name := range c.Sign {
-			sign[i] = name
-		}
-		r["sign"], r["sign_id"] = sign, id
-	}
-	return r
 }
 
 // rolloutName is how people call a rollout; empty for none.

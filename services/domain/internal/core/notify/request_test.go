@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,31 +21,46 @@ const (
 		{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"header"},"text":{"type":"object","additionalProperties":false,"required":["type","text"],
 			"properties":{"type":{"const":"plain_text"},"text":{"type":"string","minLength":1,"maxLength":150},"emoji":{"type":"boolean"}}}}},
 		{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"section"},"text":{"$ref":"#/$defs/mrkdwn"}}},
-		{"type":"object","additionalProperties":false,"required":["type","elements"],"properties":{"type":{"const":"context"},"elements":{"type":"array","minItems":1,"maxItems":10,"items":{"$ref":"#/$defs/mrkdwn"}}}}]}}`
-	mrkdwn        = `"$defs":{"mrkdwn":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"mrkdwn"},"text":{"type":"string","minLength":1,"maxLength":3000},"verbatim":{"type":"boolean"}}}}`
+		{"type":"object","additionalProperties":false,"required":["type","elements"],"properties":{"type":{"const":"context"},"elements":{"type":"array","minItems":1,"maxItems":10,"items":{"$ref":"#/$defs/mrkdwn"}}}},
+		{"type":"object","additionalProperties":false,"required":["type","elements"],"properties":{"type":{"const":"actions"},"block_id":{"type":"string","maxLength":255},"elements":{"type":"array","minItems":1,"maxItems":25,"items":{"$ref":"#/$defs/button"}}}}]}}`
+	mrkdwn = `"$defs":{"mrkdwn":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"mrkdwn"},"text":{"type":"string","minLength":1,"maxLength":3000},"verbatim":{"type":"boolean"}}},
+		"plain75":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"plain_text"},"text":{"type":"string","minLength":1,"maxLength":75},"emoji":{"type":"boolean"}}},
+		"plain30":{"allOf":[{"$ref":"#/$defs/plain75"},{"properties":{"text":{"maxLength":30}}}]},
+		"button":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"button"},"text":{"$ref":"#/$defs/plain75"},"action_id":{"type":"string","maxLength":255},
+			"value":{"type":"string","maxLength":2000},"style":{"enum":["primary","danger"]},"accessibility_label":{"type":"string","maxLength":75},
+			"confirm":{"type":"object","additionalProperties":false,"required":["title","text","confirm","deny"],"properties":{"title":{"$ref":"#/$defs/plain75"},
+				"text":{"type":"object","required":["type","text"],"properties":{"type":{"enum":["plain_text","mrkdwn"]},"text":{"type":"string","minLength":1,"maxLength":300}}},
+				"confirm":{"$ref":"#/$defs/plain30"},"deny":{"$ref":"#/$defs/plain30"}}}}}}`
 	unfurls       = `"unfurl_links":{"type":"boolean"},"unfurl_media":{"type":"boolean"}`
 	slackWebhook  = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["text"],"properties":{` + slackBlocks + `,` + unfurls + `}}`
 	slackPost     = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["channel","text"],"properties":{"channel":{"type":"string"},` + slackBlocks + `,` + unfurls + `}}`
 	slackUpdate   = `{` + text2020 + `,` + mrkdwn + `,"type":"object","additionalProperties":false,"required":["channel","ts","text"],"properties":{"channel":{"type":"string"},"ts":{"type":"string"},` + slackBlocks + `}}`
-	teamsWorkflow = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["type","attachments"],"properties":{"type":{"const":"message"},"attachments":{"type":"array","minItems":1,
+	teamsWorkflow = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["type","attachments"],"properties":{"type":{"const":"message"},"messageId":{"const":"17.5"},"attachments":{"type":"array","minItems":1,
 		"items":{"type":"object","required":["contentType","content"],"properties":{"contentType":{"const":"application/vnd.microsoft.card.adaptive"},"contentUrl":{"type":"null"},
 		"content":{"type":"object","required":["type","version","body"],"properties":{"type":{"const":"AdaptiveCard"},"version":{"enum":["1.2","1.3","1.4","1.5"]},
 		"body":{"type":"array","minItems":1,"items":{"type":"object","required":["type","inlines"],"properties":{"type":{"const":"RichTextBlock"},"inlines":{"type":"array","minItems":1,
 			"items":{"type":"object","additionalProperties":false,"required":["type","text"],"properties":{"type":{"const":"TextRun"},"text":{"type":"string","minLength":1},"weight":{"enum":["Lighter","Default","Bolder"]},
 			"size":{"enum":["Default","Small","Medium","Large","ExtraLarge"]},"color":{"enum":["Default","Dark","Light","Accent","Good","Warning","Attention"]}}}}}}},
 		"actions":{"type":"array","items":{"type":"object","required":["type","url"],"properties":{"type":{"const":"Action.OpenUrl"},"title":{"type":"string"},"url":{"type":"string"}}}}}}}}}}}`
-	attachments     = `"attachments":{"type":"array","minItems":1,"items":{"type":"object","required":["fallback"],"properties":{"fallback":{"type":"string","minLength":1},"color":{"type":"string","pattern":"^#[0-9A-F]{6}$"},"title":{"type":"string"},"title_link":{"type":"string"},"text":{"type":"string","maxLength":16383}}}}`
+	attachments = `"attachments":{"type":"array","minItems":1,"items":{"type":"object","required":["fallback"],"properties":{"fallback":{"type":"string","minLength":1},"color":{"type":"string","pattern":"^#[0-9A-F]{6}$"},"title":{"type":"string"},"title_link":{"type":"string"},"text":{"type":"string","maxLength":16383},
+		"actions":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["id","name","type","integration"],"properties":{"id":{"type":"string","pattern":"^[A-Za-z0-9]+$"},
+			"name":{"type":"string","minLength":1},"type":{"enum":["button","select"]},"style":{"enum":["default","primary","success","good","warning","danger"]},
+			"integration":{"type":"object","additionalProperties":false,"required":["url","context"],"properties":{"url":{"type":"string","pattern":"^https?://"},"context":{"type":"object","required":["token"]}}}}}}}}}`
 	mattermostHook  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["attachments"],"properties":{"text":{"type":"string"},` + attachments + `}}`
 	mattermostPost  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["channel_id","message"],"properties":{"channel_id":{"type":"string"},"message":{"type":"string","maxLength":16383},"props":{"type":"object","properties":{` + attachments + `}}}}`
 	mattermostPatch = `{` + text2020 + `,"type":"object","additionalProperties":false,"properties":{"message":{"type":"string","maxLength":16383},"props":{"type":"object","properties":{` + attachments + `}}}}`
 	discordMessage  = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["embeds","allowed_mentions"],"properties":{"embeds":{"type":"array","minItems":1,"maxItems":10,"items":{"type":"object",
 		"properties":{"title":{"type":"string","maxLength":256},"description":{"type":"string","maxLength":4096},"color":{"type":"integer","minimum":0,"maximum":16777215},"url":{"type":"string"}}}},
 		"allowed_mentions":{"type":"object","properties":{"parse":{"type":"array","maxItems":0}}}}}`
-	pagerDutyEvent = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["event_action","dedup_key","payload"],"properties":{"event_action":{"enum":["trigger","acknowledge","resolve"]},
+	pagerDutyEvent = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["routing_key","event_action","dedup_key","payload"],"properties":{"routing_key":{"type":"string","minLength":1},"event_action":{"enum":["trigger","acknowledge","resolve"]},
 		"dedup_key":{"type":"string","minLength":1,"maxLength":255},"client":{"type":"string"},"client_url":{"type":"string"},"links":{"type":"array","items":{"type":"object","required":["href"],"properties":{"href":{"type":"string"},"text":{"type":"string"}}}},
 		"payload":{"type":"object","additionalProperties":false,"required":["summary","source","severity"],"properties":{"summary":{"type":"string","minLength":1,"maxLength":1024},"source":{"type":"string","minLength":1},
 		"severity":{"enum":["critical","error","warning","info"]},"timestamp":{"type":"string"},"component":{"type":"string"},"group":{"type":"string"},"class":{"type":"string"},"custom_details":{"type":"object"}}}}}`
-	cloudEvent = `{` + text2020 + `,"type":"object","required":["specversion","id","source","type"],"properties":{"specversion":{"const":"1.0"},"id":{"type":"string","minLength":1},"source":{"type":"string","minLength":1},
+	opsgenieAlert = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["message"],"properties":{"message":{"type":"string","minLength":1,"maxLength":130},"alias":{"type":"string","minLength":1,"maxLength":512},
+		"description":{"type":"string","maxLength":15000},"details":{"type":"object","additionalProperties":{"type":"string"}},"entity":{"type":"string","maxLength":512},"source":{"type":"string","maxLength":100},
+		"priority":{"enum":["P1","P2","P3","P4","P5"]},"note":{"type":"string","maxLength":25000}}}`
+	opsgenieNote = `{` + text2020 + `,"type":"object","additionalProperties":false,"required":["note"],"properties":{"user":{"type":"string","maxLength":100},"source":{"type":"string","maxLength":100},"note":{"type":"string","minLength":1,"maxLength":25000}}}`
+	cloudEvent   = `{` + text2020 + `,"type":"object","required":["specversion","id","source","type"],"properties":{"specversion":{"const":"1.0"},"id":{"type":"string","minLength":1},"source":{"type":"string","minLength":1},
 		"type":{"type":"string","minLength":1},"time":{"type":"string","pattern":"^20.*Z$"},"datacontenttype":{"const":"application/json"},"data":{"type":"object"}}}`
 )
 
@@ -55,7 +72,11 @@ func hostile() content {
 	}
 	c := content{
 		title: cut(evil, maxTitle), severity: core.SeverityHigh, link: "https://cd.example.com/rollouts/rollout_3", moments: []core.Notification{n},
-		rollout: Rollout{ID: 3, Application: "shop", VersionSet: "1.4.2"}, id: "lockstep-1-2-rollout-3",
+		rollout: Rollout{ID: 3, Application: "shop", VersionSet: "1.4.2"}, id: "lockstep-1-2-rollout-3", callback: "https://cd.example.com/chat/organization_1/team",
+		open: []openQuestion{
+			{Question: core.Question{RolloutID: 3, GateID: "production", RequestID: 41}, what: evil},
+			{Question: core.Question{RequestID: 42}, what: "the call of deploy"},
+		},
 	}
 	for range 20 {
 		c.lines = append(c.lines, line(evil))
@@ -68,6 +89,11 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 	t.Parallel()
 	hook := channelConfig{URL: "https://x.example.com/", Account: "name"}
 	bot := channelConfig{URL: "https://x.example.com/", Account: "name", Target: "C1"}
+	asks := bot
+	asks.Answers = "signing"
+	cards := hook
+	cards.Updates = true
+	subject := channelConfig{URL: "tls://nats.example.com:4222", Subject: "cd.notifications"}
 	old := core.NotificationMessage{ID: 4, Revision: 3, SentRevision: 2, Ref: "17.5"}
 	fresh := core.NotificationMessage{ID: 4, Revision: 1}
 	for name, one := range map[string]struct {
@@ -80,6 +106,13 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 		"Slack, a webhook":               {core.NotifySlack, hook, fresh, slackWebhook, "POST https://x.example.com/"},
 		"Slack, chat.postMessage":        {core.NotifySlack, bot, fresh, slackPost, "POST https://x.example.com/chat.postMessage"},
 		"Slack, chat.update":             {core.NotifySlack, bot, old, slackUpdate, "POST https://x.example.com/chat.update"},
+		"Slack, buttons":                 {core.NotifySlack, asks, fresh, slackPost, "POST https://x.example.com/chat.postMessage"},
+		"Slack, buttons in an update":    {core.NotifySlack, asks, old, slackUpdate, "POST https://x.example.com/chat.update"},
+		"Mattermost, buttons":            {core.NotifyMattermost, asks, fresh, mattermostPost, "POST https://x.example.com/api/v4/posts"},
+		"Mattermost, buttons in a patch": {core.NotifyMattermost, asks, old, mattermostPatch, "PUT https://x.example.com/api/v4/posts/17.5/patch"},
+		"Teams, a card to update":        {core.NotifyTeams, cards, old, teamsWorkflow, "POST https://x.example.com/"},
+		"Opsgenie":                       {core.NotifyOpsgenie, hook, fresh, opsgenieAlert, "POST https://x.example.com"},
+		"a subject":                      {core.NotifyNATS, subject, fresh, cloudEvent, "tls://nats.example.com:4222 cd.notifications"},
 		"Teams":                          {core.NotifyTeams, hook, fresh, teamsWorkflow, "POST https://x.example.com/"},
 		"Mattermost, a webhook":          {core.NotifyMattermost, hook, fresh, mattermostHook, "POST https://x.example.com/"},
 		"Mattermost, a post":             {core.NotifyMattermost, bot, fresh, mattermostPost, "POST https://x.example.com/api/v4/posts"},
@@ -92,12 +125,16 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 		"a webhook without a credential": {core.NotifyWebhook, channelConfig{URL: hook.URL}, fresh, cloudEvent, "POST https://x.example.com/"},
 	} {
 		in := requestFor(one.kind, one.config, 1, one.m, hostile())
-		if got := fmt.Sprint(in.Request["method"], " ", in.Request["url"]); got != one.to || in.Function != "http.request" {
+		got, function := fmt.Sprint(in.Request["method"], " ", in.Request["url"]), "http.request"
+		if one.kind == core.NotifyNATS {
+			got, function = fmt.Sprint(in.Request["server"], " ", in.Request["subject"]), "nats.publish"
+		}
+		if got != one.to || in.Function != function {
 			t.Errorf("%s: found %s %s; want %s", name, in.Function, got, one.to)
 		}
-		body, err := json.Marshal(in.Request["json"])
-		if err != nil {
-			t.Fatal(err)
+		body := withSecrets(t, in.Request)
+		if buttons := strings.Contains(string(body), "41:gate") && strings.Contains(string(body), "42:call"); buttons != (one.config.Answers != "") {
+			t.Errorf("%s: found buttons: %t in %.300s", name, buttons, body)
 		}
 		s, err := schema.Compile([]byte(one.schema))
 		if err != nil {
@@ -106,7 +143,7 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 		if err := s.Validate(body); err != nil {
 			t.Errorf("%s: %v in %.300s", name, err, body)
 		}
-		if one.kind == core.NotifyWebhook || one.kind == core.NotifyPagerDuty || one.kind == core.NotifyTeams {
+		if !slices.Contains([]core.NotificationKind{core.NotifySlack, core.NotifyMattermost, core.NotifyDiscord}, one.kind) {
 			continue // texts of these are data, or runs without markup
 		}
 		var sent any
@@ -126,6 +163,70 @@ func TestMessagesAreAsTheVendorsDocumentThem(t *testing.T) {
 	}
 }
 
+// withSecrets is the body of a request as it is sent: with the values of credentials where they belong.
+func withSecrets(t *testing.T, request map[string]any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(request["json"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body any
+	if err := json.Unmarshal(raw, &body); err != nil {
+		t.Fatal(err)
+	}
+	places, _ := request["json_credentials"].(object)
+	for place := range places {
+		at := body
+		parts := strings.Split(strings.TrimPrefix(place, "/"), "/")
+		for _, part := range parts[:len(parts)-1] {
+			if list, ok := at.([]any); ok {
+				i, _ := strconv.Atoi(part)
+				at = list[i]
+				continue
+			}
+			members, _ := at.(map[string]any)
+			at = members[part]
+		}
+		members, ok := at.(map[string]any)
+		if !ok {
+			t.Fatalf("found nothing at %s", place)
+		}
+		members[parts[len(parts)-1]] = "a secret"
+	}
+	if raw, err = json.Marshal(body); err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// D62: an alert of Opsgenie that is updated is the same, with a note of what has changed, and is closed when nothing more is to happen.
+func TestAnAlertOfOpsgenieIsUpdatedAndClosed(t *testing.T) {
+	t.Parallel()
+	c := channelConfig{URL: "https://api.opsgenie.com/v2/alerts", Account: "opsgenie"}
+	what := hostile()
+	updated := opsgenie(c, core.NotificationMessage{ID: 4, Revision: 3, SentRevision: 2}, what)
+	what.over = true
+	closed := opsgenie(c, core.NotificationMessage{ID: 4, Revision: 4, SentRevision: 3}, what)
+	if len(updated.Further) != 1 || len(closed.Further) != 0 {
+		t.Fatalf("found %v and %v", updated.Further, closed.Further)
+	}
+	const named = "https://api.opsgenie.com/v2/alerts/lockstep-1-2-rollout-3/"
+	for want, request := range map[string]map[string]any{
+		named + "notes?identifierType=alias": updated.Further[0], named + "close?identifierType=alias": closed.Request,
+	} {
+		s, err := schema.Compile([]byte(opsgenieNote))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(withSecrets(t, request)); err != nil || request["url"] != want || request["credential"] != "opsgenie" {
+			t.Errorf("found %v, %v; want %s", request["url"], err, want)
+		}
+	}
+	if body, _ := updated.Request["json"].(object); body["alias"] != "lockstep-1-2-rollout-3" || body["priority"] != "P1" {
+		t.Errorf("found %v", body)
+	}
+}
+
 // escaped is a character that is no markup.
 var escaped = regexp.MustCompile(`\\.`)
 
@@ -142,8 +243,10 @@ func markup(value any) (all []string) {
 		if v["type"] == "plain_text" {
 			return nil
 		}
-		for _, one := range v {
-			all = append(all, markup(one)...)
+		for name, one := range v {
+			if name != "accessibility_label" { // which is read aloud
+				all = append(all, markup(one)...)
+			}
 		}
 	}
 	return all
@@ -159,7 +262,7 @@ func TestSecretsAreOnlyNamed(t *testing.T) {
 	if fmt.Sprint(in.Request["json_credentials"]) != "map[routing_key:key]" || body["routing_key"] != nil || body["event_action"] != "resolve" {
 		t.Errorf("found %v", in.Request)
 	}
-	hook := webhook(channelConfig{URL: "https://x.example.com/", Sign: []string{"new", "old"}}, 1, core.NotificationMessage{ID: 4, Revision: 2}, over)
+	hook := webhook(core.NotifyWebhook, channelConfig{URL: "https://x.example.com/", Sign: []string{"new", "old"}}, 1, core.NotificationMessage{ID: 4, Revision: 2}, over)
 	if fmt.Sprintf("%v %v", hook.Request["sign"], hook.Request["sign_id"]) != "[new old] notification_4_2" {
 		t.Errorf("found %v", hook.Request)
 	}

@@ -220,7 +220,7 @@ func advance(ctx context.Context, tx Tx, f facts, channels []core.NotificationCh
 	}
 	a := Advance{Key: key(f.notification), DueAt: now.Add(core.AdvanceDelay)}
 	for _, c := range channels {
-		if _, personal := isPersonal(c); personal || !c.Enabled || !updates(c) || c.Kind == core.NotifyPagerDuty {
+		if _, personal := isPersonal(c); personal || !c.Enabled || !updates(c) || c.Kind.Alarms() {
 			continue
 		}
 		var config channelConfig
@@ -358,7 +358,7 @@ func key(n core.Notification) string {
 
 // keyIn is the key in a channel. An alert is one for all warnings of a value of a credential; elsewhere each of them is to be noticed.
 func keyIn(c core.NotificationChannel, n core.Notification) string {
-	if c.Kind != core.NotifyPagerDuty || n.Moment != core.MomentCredentialExpires && n.Moment != core.MomentCredentialReplaced {
+	if !c.Kind.Alarms() || n.Moment != core.MomentCredentialExpires && n.Moment != core.MomentCredentialReplaced {
 		return key(n)
 	}
 	parts := strings.SplitN(n.Cause, ":", 4) // what it is, the credential, the version, and when
@@ -386,7 +386,7 @@ func (c Credential) warnedOf(n core.Notification) bool {
 
 // Defaults are the moments that a channel of a kind without routes is sent.
 func Defaults(kind core.NotificationKind) []core.NotificationMoment {
-	if kind == core.NotifyPagerDuty { // it wakes people
+	if kind.Alarms() { // it wakes people
 		return []core.NotificationMoment{
 			core.MomentRolloutFailed, core.MomentRollbackBegan, core.MomentBreach, core.MomentAgentOffline,
 		}

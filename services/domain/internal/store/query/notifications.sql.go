@@ -16,7 +16,7 @@ WITH alerts AS MATERIALIZED (
     SELECT m.id, m.channel_id, m.key, m.rollout_id, m.notification_ids FROM cd_notification_channels c
     JOIN cd_notification_messages m ON m.organization_id = c.organization_id AND m.channel_id = c.id AND m.state <> 'failed' AND m.key = 'rollout:' || m.rollout_id
         AND m.updated_at > $3::timestamptz
-    WHERE c.organization_id = $1 AND c.kind = 'pagerduty' AND c.enabled AND c.removed_at IS NULL
+    WHERE c.organization_id = $1 AND c.kind IN ('pagerduty', 'opsgenie') AND c.enabled AND c.removed_at IS NULL
 )
 SELECT m.channel_id, m.key, m.rollout_id::bigint AS rollout_id FROM alerts m
 JOIN cd_rollouts f ON f.organization_id = $1 AND f.id = m.rollout_id AND f.state = 'failed'
@@ -520,7 +520,7 @@ SELECT $1, 'rollout_advanced', $2, $3::timestamptz, $4::timestamptz, e.environme
 FROM (SELECT $10::bigint AS id) r
 LEFT JOIN cd_rollout_environments e ON e.organization_id = $1 AND e.id = r.id
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL
-    AND c.kind IN ('slack', 'mattermost', 'discord') AND c.config ? 'target')
+    AND (c.kind IN ('slack', 'mattermost', 'discord') AND c.config ? 'target' OR c.kind = 'teams' AND c.config ? 'updates'))
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 

@@ -87,3 +87,30 @@ type Mail struct {
 
 // MailAnswer says which addresses the server has refused, each with its answer.
 type MailAnswer struct{ Refused map[string]string }
+
+// Publisher publishes messages on subjects of NATS for programs. Errors are classed as those of Mailer.
+type Publisher interface {
+	Publish(ctx context.Context, m SubjectMessage) error
+}
+
+// SubjectMessage is one message on a subject.
+type SubjectMessage struct {
+	// Organization, Delivery, Credential and Secrets are as those of WebRequest. A credential with a user name is a password, any other one a
+	// token.
+	Organization int64
+	Delivery     bool
+	Credential   string
+	Secrets      map[string]string
+	// Server is the URL of the server: nats://host:4222, which has to offer TLS, or tls://host:4222.
+	Server string
+	// Plain permits a server without encryption; no credential is sent to it.
+	Plain bool
+	// Subject is where it is published, and MessageID identifies the message, also when it is sent again.
+	Subject, MessageID string
+	// ContentType is that of Data; "" for none.
+	ContentType string
+	Data        []byte
+	// Stored is that a stream has to confirm that it has the message.
+	Stored  bool
+	Timeout time.Duration
+}

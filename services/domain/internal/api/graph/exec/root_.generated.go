@@ -17611,7 +17611,9 @@ enum NotificationKind {
   DISCORD
   EMAIL
   PAGERDUTY
+  OPSGENIE
   WEBHOOK
+  NATS
 }
 
 "A kind of channel, for forms."
