@@ -468,7 +468,7 @@ func assemble(
 	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
 		return nil, err
 	}
-	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL)
+	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL, bundle.Flows{})
 	s.forges = forge.New(forge.Deps{
 		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Secrets: events.NewRegistry(conn), Clock: now,
 		URL: c.PublicURL, Wake: s.wakePublishers, Review: s.wakeChores,

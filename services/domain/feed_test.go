@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
@@ -26,8 +27,13 @@ type reading struct {
 
 func read(t *testing.T) reading {
 	t.Helper()
-	r := reading{winter: clocked(t)}
-	r.feeds = feed.New(r.store.ForFeed(), r.now, "https://cd.example.com")
+	return reading{winter: clocked(t)}.serving()
+}
+
+// serving has the shop serve its feeds.
+func (r reading) serving() reading {
+	r.t.Helper()
+	r.feeds = feed.New(r.store.ForFeed(), r.now, "https://cd.example.com", bundle.Flows{})
 	handler, err := r.service.handler(Config{PublicURL: "https://cd.example.com"}.withDefaults())
 	r.ok(err)
 	r.handler = handler
@@ -134,6 +140,38 @@ func TestACalendarHasFreezes(t *testing.T) {
 	r.want(strings.Contains(ours.Body.String(), "DTSTART:20270115T090000Z\r\nDTEND:20270115T110000Z\r\nSUMMARY:Freeze of tier production\r\n"), true)
 	r.want(strings.Contains(ours.Body.String(), "secret"), false)
 	r.want(strings.Contains(theirs.Body.String(), "VEVENT"), false)
+}
+
+// D64: a calendar has the windows in which schedules let an application enter an environment, those of the pipeline and of the environment
+// together; what has no schedule, or is archived, and what belongs to another organization is not in it.
+func TestACalendarHasWindows(t *testing.T) {
+	t.Parallel()
+	c := scheduled(t, `{}`, `{"proposed":[{"key":"hours","kind":"schedule","schedule":{"time_zone":"Europe/Berlin",
+		"allow":[{"cron":"0 9 * * *","duration":28800,"description":"secret hours"}]}}]}`)
+	r := reading{winter: c.winter}.serving()
+	address := r.feed(user(), "w", feed.KindWindows)
+	read := func() string {
+		t.Helper()
+		r.now.Advance(time.Minute)
+		got := r.get(http.MethodGet, address, "", 1)
+		r.want([]any{got.Code, got.Header().Get("Content-Type")}, []any{http.StatusOK, "text/calendar; charset=utf-8"})
+		return got.Body.String()
+	}
+	first := read() // 2027-01-15 08:01 UTC, which is 09:01 in Berlin
+	r.want(strings.Contains(first, "DTSTART:20270115T080000Z\r\nDTEND:20270115T160000Z\r\nSUMMARY:"+c.application.Name+" may enter test\r\n"), true)
+	r.want([]any{strings.Count(first, "BEGIN:VEVENT"), strings.Contains(first, "secret"), strings.Contains(first, "enter dev")}, []any{29, false, false})
+	c.requires("test", `{"proposed":[{"key":"noon","kind":"schedule","schedule":{"exclude":[{"cron":"0 11 * * *","duration":3600}]}}]}`)
+	second := read()
+	r.want(strings.Contains(second, "DTSTART:20270115T080000Z\r\nDTEND:20270115T110000Z\r\n"), true)
+	r.want(strings.Contains(second, "DTSTART:20270115T120000Z\r\nDTEND:20270115T160000Z\r\n"), true)
+	r.ok(c.author(`{}`, `{}`)) // only the environment has one now
+	third := read()
+	r.want(strings.Contains(third, "DTEND:20270115T110000Z\r\nSUMMARY:"+c.application.Name+" may enter test\r\n"), true)
+	c.requires("test", `{}`)
+	r.want(strings.Contains(read(), "VEVENT"), false)
+	other := user()
+	other.Organization = 2
+	r.want(strings.Contains(r.get(http.MethodGet, r.feed(other, "w", feed.KindWindows), "", 1).Body.String(), "VEVENT"), false)
 }
 
 // D64: badges are shown for applications that were opted in, with the name and the state and no more.

@@ -8,7 +8,7 @@ import (
 // Feed is read by its address, without signing in.
 type Feed struct {
 	Name string `json:"name"`
-	// Kind is PRODUCTION_CHANGES or FREEZES.
+	// Kind is PRODUCTION_CHANGES, FREEZES or WINDOWS.
 	Kind       string     `json:"kind"`
 	Author     string     `json:"author"`
 	CreatedAt  time.Time  `json:"createdAt"`

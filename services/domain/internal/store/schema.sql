@@ -1220,7 +1220,7 @@ CREATE TABLE cd_feeds (
     CONSTRAINT cd_feeds_digest_is_unique UNIQUE (organization_id, digest),
     CONSTRAINT cd_feeds_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_feeds_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
-    CONSTRAINT cd_feeds_kind_is_known CHECK ((kind = ANY (ARRAY['production_changes'::text, 'freezes'::text]))),
+    CONSTRAINT cd_feeds_kind_is_known CHECK ((kind = ANY (ARRAY['production_changes'::text, 'freezes'::text, 'windows'::text]))),
     CONSTRAINT cd_feeds_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT cd_feeds_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );

@@ -67,8 +67,8 @@ func (c commands) create() *cobra.Command {
 				command.Row(w, made.Feed.Name, journal.Human(made.Feed.Kind), made.URL)
 			})
 		})
-	command.WordFlag(cmd, &kind, "kind", "production_changes", "what it shows: production_changes as Atom, freezes as iCalendar",
-		[]string{"production_changes", "freezes"})
+	command.WordFlag(cmd, &kind, "kind", "production_changes", "what it shows: production_changes as Atom, freezes and windows as iCalendar",
+		[]string{"production_changes", "freezes", "windows"})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
 }

@@ -221,7 +221,7 @@ func newFixture(t *testing.T) *fixture {
 	f.checks = check.New(s.ForCheck(), bundle.Flows{}, now, func() {})
 	f.sealer = keysetOf(t)
 	f.notify = notify.New(notify.Deps{Store: s.ForNotify(), Clock: now})
-	f.feeds = feed.New(s.ForFeed(), now, "https://cd.example.com")
+	f.feeds = feed.New(s.ForFeed(), now, "https://cd.example.com", bundle.Flows{})
 	f.forges = forge.New(forge.Deps{Store: s.ForForge(), Checks: f.view, Secrets: derives{}, Clock: now})
 	f.credentials = credential.New(credential.Deps{
 		Store: s.ForCredential(), Sealer: f.sealer, Clock: now, Settings: sealing.Settings{

@@ -59,17 +59,25 @@ const (
 	KindChanges Kind = "production_changes"
 	// KindFreezes is an iCalendar of freezes.
 	KindFreezes Kind = "freezes"
+	// KindWindows is an iCalendar of when the schedules of pipelines and environments let something pass.
+	KindWindows Kind = "windows"
 )
 
 // AllKinds lists all kinds.
-func AllKinds() []Kind { return []Kind{KindChanges, KindFreezes} }
+func AllKinds() []Kind { return []Kind{KindChanges, KindFreezes, KindWindows} }
 
 // file is the last part of the address of a feed.
 func (k Kind) file() string {
-	if k == KindFreezes {
+	switch k {
+	case KindFreezes:
 		return "freezes.ics"
+	case KindWindows:
+		return "windows.ics"
+	case KindChanges:
+		return "production-changes.atom"
+	default:
+		return string(k)
 	}
-	return "production-changes.atom"
 }
 
 // KindOf is the kind that is served under a name; false for none.
@@ -138,6 +146,10 @@ type Tx interface {
 	FeedByDigest(ctx context.Context, kind Kind, digest []byte) (Feed, error)
 	FeedRead(ctx context.Context, id int64, at time.Time) error
 	ProductionChanges(ctx context.Context, most int) ([]Change, error)
+	// ScheduledPipelines are the newest pipelines, of applications that are not archived, that may have schedules, by the names of their
+	// applications, and ScheduledEnvironments the environments that may have schedules of their own.
+	ScheduledPipelines(ctx context.Context, most int) ([]Pipeline, error)
+	ScheduledEnvironments(ctx context.Context, most int) ([]OwnChecks, error)
 	FeedFreezes(ctx context.Context, since, now time.Time, most int) ([]Freeze, error)
 	// Badges are by application.
 	Badges(ctx context.Context) ([]Badge, error)
@@ -153,6 +165,7 @@ type UseCases struct {
 	store Store
 	clock clock.Clock
 	url   string
+	flows Flows
 
 	mu sync.Mutex
 	// kept are documents, and served counts what was served within a minute.
@@ -175,9 +188,9 @@ type window struct {
 type counts struct{ served, unchanged, unknown, limited atomic.Int64 }
 
 // New makes the use cases. URL is the address of the console, which documents link to; empty for no links.
-func New(store Store, c clock.Clock, url string) *UseCases {
+func New(store Store, c clock.Clock, url string, flows Flows) *UseCases {
 	return &UseCases{
-		store: store, clock: c, url: strings.TrimSuffix(url, "/"), kept: map[string]keptDocument{}, served: map[string]window{},
+		flows: flows, store: store, clock: c, url: strings.TrimSuffix(url, "/"), kept: map[string]keptDocument{}, served: map[string]window{},
 	}
 }
 
@@ -388,6 +401,10 @@ func (u *UseCases) Read(ctx context.Context, organization int64, kind Kind, toke
 
 // write writes the document of a kind.
 func (u *UseCases) write(ctx context.Context, tx Tx, organization int64, kind Kind, now time.Time) (Document, error) {
+	if kind == KindWindows {
+		all, err := u.windows(ctx, tx, now)
+		return document(u.windowCalendar(organization, all), "text/calendar; charset=utf-8"), err
+	}
 	if kind == KindFreezes {
 		all, err := tx.FeedFreezes(ctx, now.Add(-past), now, shown)
 		if err != nil {

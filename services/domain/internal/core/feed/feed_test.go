@@ -70,7 +70,7 @@ func unescaped(t *testing.T, value string) string {
 // D64: a calendar is one by RFC 5545, whatever names are in it.
 func TestACalendarOfHostileNames(t *testing.T) {
 	t.Parallel()
-	u := New(nil, nil, "https://cd.example.com:8443/")
+	u := New(nil, nil, "https://cd.example.com:8443/", nil)
 	early := at(-5)
 	all := []Freeze{
 		{ID: 1, StartsAt: at(0), EndsAt: at(3600), UpdatedAt: at(-60)},
@@ -127,7 +127,7 @@ func TestACalendarOfHostileNames(t *testing.T) {
 // D64: a feed is one by RFC 4287, whatever names are in it.
 func TestAFeedOfHostileNames(t *testing.T) {
 	t.Parallel()
-	u := New(nil, nil, "https://cd.example.com")
+	u := New(nil, nil, "https://cd.example.com", nil)
 	var all []Change
 	for i, name := range append(hostile(), "shop") {
 		all = append(all, Change{
@@ -185,7 +185,7 @@ func TestAFeedOfHostileNames(t *testing.T) {
 	if last.Title[0] != "shop in shop: shop completed" || last.ID[0] != "tag:cd.example.com,2026:organization/7/rollout/89/environment/3" {
 		t.Errorf("found %+v", last)
 	}
-	if empty, err := New(nil, nil, "").atom(7, nil); err != nil || !strings.Contains(string(empty), "<updated>1970-") {
+	if empty, err := New(nil, nil, "", nil).atom(7, nil); err != nil || !strings.Contains(string(empty), "<updated>1970-") {
 		t.Errorf("found %s, %v; expected a feed without entries", empty, err)
 	}
 }

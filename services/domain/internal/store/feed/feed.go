@@ -5,6 +5,7 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -103,6 +104,26 @@ func (w Writes) FeedFreezes(ctx context.Context, since, now time.Time, most int)
 		all[i].Scope = append(append(all[i].Scope, r.Environments...), r.Applications...)
 	}
 	return all, pg.Classify(err, "read freezes")
+}
+
+// ScheduledPipelines implements feed.Tx.
+func (w Writes) ScheduledPipelines(ctx context.Context, most int) ([]feed.Pipeline, error) {
+	rows, err := w.Q.ScheduledPipelines(ctx, w.Entered, int32(most))
+	all := make([]feed.Pipeline, len(rows))
+	for i, r := range rows {
+		all[i] = feed.Pipeline{ApplicationID: r.ID, Application: r.Name, Definition: json.RawMessage(r.Definition), ChangedAt: r.CreatedAt}
+	}
+	return all, pg.Classify(err, "read pipelines with schedules")
+}
+
+// ScheduledEnvironments implements feed.Tx.
+func (w Writes) ScheduledEnvironments(ctx context.Context, most int) ([]feed.OwnChecks, error) {
+	rows, err := w.Q.ScheduledEnvironments(ctx, w.Entered, int32(most))
+	all := make([]feed.OwnChecks, len(rows))
+	for i, r := range rows {
+		all[i] = feed.OwnChecks{Environment: r.Name, Checks: r.Checks, ChangedAt: r.UpdatedAt}
+	}
+	return all, pg.Classify(err, "read environments with schedules")
 }
 
 // Badges implements feed.Tx.

@@ -41,6 +41,22 @@ SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers,
 FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ends_at > @since
 ORDER BY (f.ended_at IS NOT NULL OR f.ends_at <= @now::timestamptz), f.starts_at, f.id LIMIT @most;
 
+-- name: ScheduledPipelines :many
+-- The newest pipelines that have a schedule, or whose environments may have one.
+SELECT a.id, a.name, f.definition, f.created_at FROM cd_applications a CROSS JOIN LATERAL (
+    SELECT d.definition, d.created_at FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
+    ORDER BY d.version DESC LIMIT 1
+) f
+WHERE a.organization_id = @organization_id AND a.archived_at IS NULL AND (position('schedule' IN f.definition) > 0
+    OR EXISTS (SELECT FROM cd_environment_checks c WHERE c.organization_id = @organization_id AND position('"schedule"' IN c.checks::text) > 0))
+ORDER BY a.name LIMIT @most;
+
+-- name: ScheduledEnvironments :many
+-- What environments require by themselves, where that may have a schedule.
+SELECT e.name, c.checks, c.updated_at FROM cd_environment_checks c JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
+WHERE c.organization_id = @organization_id AND e.archived_at IS NULL AND position('"schedule"' IN c.checks::text) > 0
+ORDER BY e.name LIMIT @most;
+
 -- name: Badges :many
 SELECT b.*, a.name AS application FROM cd_badges b JOIN cd_applications a ON a.organization_id = b.organization_id AND a.id = b.application_id
 WHERE b.organization_id = @organization_id ORDER BY a.name;

@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -362,4 +363,80 @@ func (q *Queries) SaveBadge(ctx context.Context, arg SaveBadgeParams) error {
 		arg.ChangedAt,
 	)
 	return err
+}
+
+const scheduledEnvironments = `-- name: ScheduledEnvironments :many
+SELECT e.name, c.checks, c.updated_at FROM cd_environment_checks c JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
+WHERE c.organization_id = $1 AND e.archived_at IS NULL AND position('"schedule"' IN c.checks::text) > 0
+ORDER BY e.name LIMIT $2
+`
+
+type ScheduledEnvironmentsRow struct {
+	Name      string
+	Checks    json.RawMessage
+	UpdatedAt time.Time
+}
+
+// What environments require by themselves, where that may have a schedule.
+func (q *Queries) ScheduledEnvironments(ctx context.Context, organizationID int64, most int32) ([]ScheduledEnvironmentsRow, error) {
+	rows, err := q.db.Query(ctx, scheduledEnvironments, organizationID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledEnvironmentsRow
+	for rows.Next() {
+		var i ScheduledEnvironmentsRow
+		if err := rows.Scan(&i.Name, &i.Checks, &i.UpdatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const scheduledPipelines = `-- name: ScheduledPipelines :many
+SELECT a.id, a.name, f.definition, f.created_at FROM cd_applications a CROSS JOIN LATERAL (
+    SELECT d.definition, d.created_at FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
+    ORDER BY d.version DESC LIMIT 1
+) f
+WHERE a.organization_id = $1 AND a.archived_at IS NULL AND (position('schedule' IN f.definition) > 0
+    OR EXISTS (SELECT FROM cd_environment_checks c WHERE c.organization_id = $1 AND position('"schedule"' IN c.checks::text) > 0))
+ORDER BY a.name LIMIT $2
+`
+
+type ScheduledPipelinesRow struct {
+	ID         int64
+	Name       string
+	Definition string
+	CreatedAt  time.Time
+}
+
+// The newest pipelines that have a schedule, or whose environments may have one.
+func (q *Queries) ScheduledPipelines(ctx context.Context, organizationID int64, most int32) ([]ScheduledPipelinesRow, error) {
+	rows, err := q.db.Query(ctx, scheduledPipelines, organizationID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledPipelinesRow
+	for rows.Next() {
+		var i ScheduledPipelinesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Definition,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

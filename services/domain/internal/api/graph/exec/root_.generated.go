@@ -15843,6 +15843,8 @@ enum FeedKind {
   PRODUCTION_CHANGES
   "iCalendar: freezes with what they stop and their times."
   FREEZES
+  "iCalendar: when the schedules of pipelines and environments let applications enter environments, within 28 days."
+  WINDOWS
 }
 
 "A feed that is read by its address."

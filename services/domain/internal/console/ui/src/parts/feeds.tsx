@@ -15,7 +15,7 @@ import { Ago } from './time'
 type Feed = FeedsData['feeds'][number]
 type Badge = FeedsData['badges'][number]
 
-const kinds: Record<FeedKind, string> = { PRODUCTION_CHANGES: 'changes in production (Atom)', FREEZES: 'freezes (calendar)' }
+const kinds: Record<FeedKind, string> = { PRODUCTION_CHANGES: 'changes in production (Atom)', FREEZES: 'freezes (calendar)', WINDOWS: 'windows of schedules (calendar)' }
 
 /** The badge of an environment in Markdown. Its address is a path where the service does not know that of the console. */
 const snippet = (badge: Badge, environment: string) =>
