@@ -357,3 +357,35 @@ func TestDeploymentsSurviveAKillAtEachStatement(t *testing.T) {
 	app := p.application.Name
 	p.want(got, []string{app + "/dev queued #0", app + "/dev in_progress #41", app + "/dev success #41"})
 }
+
+// D64: a forge is given where the application is reached in an environment, for those that have an address. Others change it only by giving
+// addresses, and what is no address of a page is refused.
+func TestDeploymentsHaveTheAddressOfTheApplication(t *testing.T) {
+	t.Parallel()
+	p := publishing(t, "")
+	p.mirror(true)
+	p.deploys(true)
+	put := func(addresses map[string]string) error {
+		_, err := p.forges.PutMirror(t.Context(), user(), forge.NewMirror{Application: p.application.Name, Enabled: true, Addresses: addresses})
+		return err
+	}
+	for _, one := range []string{"shop.example.com", "ftp://shop.example.com", "https://ann:x@shop.example.com", "javascript:alert(1)", "https://a\nb", "https://"} {
+		p.want(fault.FieldsOf(put(map[string]string{"dev": one}))[0].Name, "/addresses")
+	}
+	p.want(fault.FieldsOf(put(map[string]string{"moon": "https://shop.example.com"}))[0].Name, "/addresses")
+	p.ok(put(map[string]string{"dev": "https://dev.shop.example.com/?a=b"}))
+	p.ok(put(nil)) // leaves them as they are
+	r := p.rollout(p.set)
+	p.begin(r, "dev")
+	p.complete(r, "dev")
+	p.deployments()
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE kind = 'deployment' AND name LIKE '%/dev#%' AND
+		inputs->'deployment'->>'environment_url' = 'https://dev.shop.example.com/?a=b'`) > 0, true)
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_statuses WHERE kind = 'deployment' AND name LIKE '%/test#%' AND inputs->'deployment' ? 'environment_url'`), 0)
+	all, err := p.forges.Mirrors(t.Context(), org)
+	p.ok(err)
+	p.want(all[0].AddressOf, map[string]string{"dev": "https://dev.shop.example.com/?a=b"})
+	p.ok(put(map[string]string{}))
+	p.want(p.countOf(`SELECT count(*) FROM cd_forge_mirrors WHERE addresses = '{}'`), 1)
+	p.want(p.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putForgeMirror' AND after->'addresses' ? 'dev'`), 2)
+}

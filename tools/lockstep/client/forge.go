@@ -17,9 +17,17 @@ type ForgeMirror struct {
 	Plans *bool `json:"plans,omitempty"`
 	// Deployments is whether its deployments are published, too; nil to leave it as it is.
 	Deployments *bool `json:"deployments,omitempty"`
+	// Addresses are where the application is reached, by environment; nil to leave them as they are.
+	Addresses []EnvironmentAddress `json:"addresses,omitempty"`
 	// Author and ChangedAt are who saved it last, and when.
 	Author    string    `json:"author,omitempty"`
 	ChangedAt time.Time `json:"changedAt"`
+}
+
+// EnvironmentAddress is where an application is reached in an environment.
+type EnvironmentAddress struct {
+	Environment string `json:"environment"`
+	URL         string `json:"url"`
 }
 
 // ForgeStatus is a status of a commit at its forge, or a deployment of it.
@@ -142,7 +150,7 @@ type MadeForgeHook struct {
 
 const (
 	forgeHookFields   = `number forge repositories checkKeys plans commands author createdAt reportedAt`
-	forgeMirrorFields = `application environments credential enabled plans deployments author changedAt`
+	forgeMirrorFields = `application environments credential enabled plans deployments addresses { environment url } author changedAt`
 	forgeStatusFields = `number kind repository commit name phase stage rolloutId forgeNumber description link state error attempts dueAt sentAt`
 	forgePullFields   = `number repository pullRequest commit link state outcome error dueAt endedAt`
 	forgeReportFields = `number hook repository commit context kind phase description link observedAt changedAt counted`
@@ -194,6 +202,9 @@ func (c *Client) PutForgeMirror(ctx context.Context, m ForgeMirror, reason strin
 	}
 	if m.Deployments != nil {
 		input["deployments"] = *m.Deployments
+	}
+	if m.Addresses != nil {
+		input["addresses"] = m.Addresses
 	}
 	return change[ForgeMirror](ctx, c, "putForgeMirror", "PutForgeMirrorInput", "mirror", forgeMirrorFields, input)
 }

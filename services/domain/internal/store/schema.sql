@@ -1463,9 +1463,12 @@ CREATE TABLE cd_forge_mirrors (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     plans boolean NOT NULL DEFAULT true,
     deployments boolean NOT NULL DEFAULT false,
+    addresses jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_forge_mirrors_pkey PRIMARY KEY (organization_id, application_id),
     CONSTRAINT cd_forge_mirrors_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_forge_mirrors_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_mirrors_addresses_are_an_object CHECK ((jsonb_typeof(addresses) = 'object'::text)),
+    CONSTRAINT cd_forge_mirrors_addresses_are_bounded CHECK ((length((addresses)::text) <= 65536)),
     CONSTRAINT cd_forge_mirrors_credential_is_bounded CHECK ((octet_length(credential) <= 63)),
     CONSTRAINT cd_forge_mirrors_is_bounded CHECK ((cardinality(environment_ids) <= 100)),
     CONSTRAINT cd_forge_mirrors_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
@@ -1473,6 +1476,8 @@ CREATE TABLE cd_forge_mirrors (
 CREATE TRIGGER cd_forge_mirrors_touch BEFORE UPDATE ON cd_forge_mirrors FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_mirrors IS
     'Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.';
+COMMENT ON COLUMN cd_forge_mirrors.addresses IS
+    'URLs by the numbers of environments.';
 COMMENT ON COLUMN cd_forge_mirrors.credential IS
     'The name of a credential; empty for the one with the longest matching URL.';
 COMMENT ON COLUMN cd_forge_mirrors.deployments IS

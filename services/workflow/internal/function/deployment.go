@@ -34,6 +34,7 @@ func setDeployment(forge activity.Forge) *Function {
 				},
 				{Name: "description", Doc: "What it says, of which GitHub gets 140 characters, and GitLab none.", Type: Text, Empty: true},
 				{Name: "url", Doc: "Where there is more about it. GitLab shows none.", Type: Text, Empty: true},
+				{Name: "environment_url", Doc: "Where what is deployed is reached. GitHub shows it with the deployment, GitLab as the external URL of the environment.", Type: Text},
 				{Name: "production", Doc: "Whether people use the environment. GitLab guesses it by the name.", Type: Flag},
 				gitCredentialField(),
 			},
@@ -50,6 +51,7 @@ func setDeployment(forge activity.Forge) *Function {
 				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Commit: text(call.Args, "commit"),
 				Environment: text(call.Args, "environment"), Key: text(call.Args, "key"), Number: number, Taken: taken, State: text(call.Args, "state"),
 				Description: text(call.Args, "description"), URL: text(call.Args, "url"), Production: production,
+				EnvironmentURL: text(call.Args, "environment_url"),
 			})
 			if err != nil {
 				return nil, withoutForge(err)

@@ -31,6 +31,8 @@ type deployer interface {
 type deployed struct {
 	number                  int64
 	state, description, url string
+	// address is where what is deployed is reached.
+	address string
 }
 
 // unsupportedError reports that a forge has no deployments. It is inside of an error of the class Refused.
@@ -129,10 +131,11 @@ func (g gitHub) deployment(ctx context.Context, r activity.DeploymentRequest) (f
 	var last []struct {
 		State, Description string
 		URL                string `json:"log_url"`
+		Address            string `json:"environment_url"`
 	}
 	err = g.ask(ctx, http.MethodGet, fmt.Sprintf("/deployments/%d/statuses?per_page=1", found.number), nil, &last)
 	if len(last) > 0 {
-		found.state, found.description, found.url = last[0].State, last[0].Description, last[0].URL
+		found.state, found.description, found.url, found.address = last[0].State, last[0].Description, last[0].URL, last[0].Address
 	}
 	return found, err
 }
@@ -154,17 +157,25 @@ func (g gitHub) deploymentState(ctx context.Context, number int64, r activity.De
 	if r.URL != "" {
 		document["log_url"] = r.URL
 	}
+	if r.EnvironmentURL != "" {
+		document["environment_url"] = r.EnvironmentURL
+	}
 	return g.ask(ctx, http.MethodPost, fmt.Sprintf("/deployments/%d/statuses", number), document, nil)
 }
 
 func (gitHub) shows(known deployed, r activity.DeploymentRequest) bool {
-	return known.state == r.State && known.description == r.Description && known.url == r.URL
+	return known.state == r.State && known.description == r.Description && known.url == r.URL &&
+		(r.EnvironmentURL == "" || known.address == r.EnvironmentURL)
 }
 
 // gitLabDeployment is a deployment as GitLab shows it.
 type gitLabDeployment struct {
 	ID          int64
 	SHA, Status string
+	Environment struct {
+		ID          int64
+		ExternalURL string `json:"external_url"`
+	}
 }
 
 func (g gitLab) deployment(ctx context.Context, r activity.DeploymentRequest) (deployed, error) {
@@ -198,6 +209,14 @@ func (g gitLab) addDeployment(ctx context.Context, r activity.DeploymentRequest)
 	err := g.ask(ctx, http.MethodPost, "/deployments", map[string]any{
 		"environment": r.Environment, "sha": r.Commit, "ref": r.Commit, "tag": false, "status": "running",
 	}, &made)
+	if err != nil || r.EnvironmentURL == "" || made.Environment.ID == 0 || made.Environment.ExternalURL == r.EnvironmentURL {
+		return deployed{number: made.ID, state: made.Status}, err
+	}
+	// A credential that may deploy and not change environments still has the deployment shown: it is found again, without this.
+	err = g.ask(ctx, http.MethodPut, fmt.Sprintf("/environments/%d", made.Environment.ID), map[string]string{"external_url": r.EnvironmentURL}, nil)
+	if fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Unauthenticated) {
+		err = nil
+	}
 	return deployed{number: made.ID, state: made.Status}, err
 }
 

@@ -26,6 +26,9 @@ type deploymentForge struct {
 	textual bool
 	// lose answers the next requests that write with status 502 after they were done.
 	lose int
+	// address is the external URL of the environment at GitLab, which refuses to change it if refuses is set.
+	address string
+	refuses bool
 }
 
 type fakeDeployment struct {
@@ -39,6 +42,18 @@ func (f *deploymentForge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	base := map[string]string{GitHub: "/api/v3/repos/team/shop", GitLab: "/api/v4/projects/shop"}[f.kind]
+	if r.Method == http.MethodPut && r.URL.Path == base+"/environments/9" && f.kind == GitLab {
+		var in struct {
+			ExternalURL string `json:"external_url"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		if f.address = in.ExternalURL; f.refuses {
+			refuse(w, http.StatusForbidden, "403 Forbidden")
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{"id": 9, "external_url": f.address})
+		return
+	}
 	path, is := strings.CutPrefix(r.URL.Path, base+"/deployments")
 	if !is {
 		refuse(w, http.StatusNotFound, "Not Found")
@@ -333,5 +348,37 @@ func TestALimitAfterADeploymentWasMade(t *testing.T) {
 	got, err := s.forge.SetDeployment(t.Context(), r)
 	if err != nil || got.Number != 41 || got.Limited == "" || got.Wait.Seconds() != 60 {
 		t.Errorf("found %+v, %v", got, err)
+	}
+}
+
+// D64: GitHub shows where what is deployed is reached with each deployment, also of one that was published without; GitLab as the external
+// URL of the environment. A credential that may not change environments has the deployment shown all the same.
+func TestADeploymentHasTheAddressOfWhatIsDeployed(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{GitHub, GitLab} {
+		for _, refuses := range []bool{false, true} {
+			s, f, r := deploymentsOn(t, kind)
+			f.refuses = refuses
+			r.State, r.EnvironmentURL = activity.DeploymentInProgress, "https://shop.example.com"
+			for _, unchanged := range []bool{false, true} {
+				got, err := s.forge.SetDeployment(t.Context(), r)
+				if err != nil || got.Number != 41 || got.Unchanged != unchanged {
+					t.Fatalf("%s: found %+v, %v; want number 41, unchanged %t", kind, got, err, unchanged)
+				}
+			}
+			if kind == GitLab {
+				if f.address != r.EnvironmentURL {
+					t.Errorf("GitLab has the address %q", f.address)
+				}
+				continue
+			}
+			if found := f.all[0].statuses[0]["environment_url"]; found != r.EnvironmentURL {
+				t.Errorf("GitHub has the address %v", found)
+			}
+			r.EnvironmentURL = "https://new.example.com"
+			if got, err := s.forge.SetDeployment(t.Context(), r); err != nil || got.Unchanged || f.all[0].statuses[0]["environment_url"] != r.EnvironmentURL {
+				t.Errorf("another address: found %+v, %v, %v", got, err, f.all[0].statuses[0])
+			}
+		}
 	}
 }

@@ -55,11 +55,11 @@ func mirrorTable(w io.Writer, all []client.ForgeMirror) {
 }
 
 func (c commands) publish() *cobra.Command {
-	var environments []string
+	var environments, addresses []string
 	var credential, reason string
 	var off, plans, deployments bool
 	cmd := c.Asking("publish APPLICATION", "Publish the checks of an application as statuses of its commits, and its deployments, or end that",
-		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --deployments\n"+
+		"  lockstep forge publish shop\n  lockstep forge publish shop --environment production --credential github\n  lockstep forge publish shop --deployments --address production=https://shop.example.com\n"+
 			"  lockstep forge publish shop --off\n"+
 			"  lockstep forge publish shop --off --plans=false",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -70,6 +70,18 @@ func (c commands) publish() *cobra.Command {
 			if cmd.Flags().Changed("deployments") {
 				m.Deployments = &deployments
 			}
+			if cmd.Flags().Changed("address") {
+				m.Addresses = []client.EnvironmentAddress{}
+			}
+			for _, one := range addresses {
+				environment, url, is := strings.Cut(one, "=")
+				if one != "" && (!is || environment == "" || url == "") {
+					return fmt.Errorf("--address: found %q, expected environment=https://host/path, or nothing for none", one)
+				}
+				if one != "" {
+					m.Addresses = append(m.Addresses, client.EnvironmentAddress{Environment: environment, URL: url})
+				}
+			}
 			one, err := api.PutForgeMirror(cmd.Context(), m, reason)
 			if err != nil {
 				return err
@@ -78,6 +90,7 @@ func (c commands) publish() *cobra.Command {
 		})
 	cmd.Flags().StringArrayVar(&environments, "environment", nil, "only the checks of the environment of that `name`; repeatable")
 	cmd.Flags().StringVar(&credential, "credential", "", "the `name` of the credential; by default the one with the longest matching URL")
+	cmd.Flags().StringArrayVar(&addresses, "address", nil, "where the application is reached, as `environment=URL`, for deployments; repeatable; '' for none; by default as it is")
 	cmd.Flags().BoolVar(&off, "off", false, "publish nothing more")
 	cmd.Flags().BoolVar(&plans, "plans", true, "whether the plans of pull requests are about the application, too; by default as it is")
 	cmd.Flags().BoolVar(&deployments, "deployments", false, "whether deployments are published at GitHub and GitLab, too; by default as it is")

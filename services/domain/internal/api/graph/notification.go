@@ -424,8 +424,7 @@ func (q query) ForgePulls(ctx context.Context, before *int, first int) ([]model.
 func (m mutation) PutForgeMirror(ctx context.Context, in model.PutForgeMirrorInput) (p model.ForgeMirrorPayload, err error) {
 	saved, err := m.domain.Forges.PutMirror(ctx, loadersOf(ctx).actor, forge.NewMirror{
 		Application: in.Application, Environments: in.Environments, Credential: in.Credential, Enabled: in.Enabled, Plans: in.Plans,
-		Deployments: in.Deployments,
-		Reason:      orEmpty(in.Reason),
+		Deployments: in.Deployments, Addresses: in.AddressesByName(), Reason: orEmpty(in.Reason),
 	})
 	p.Mirror, p.Errors, err = changed(saved, err, model.WrapForgeMirror)
 	return p, err

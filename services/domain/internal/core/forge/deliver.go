@@ -92,7 +92,7 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 	if err != nil {
 		return s, false, err
 	}
-	production, why, err := unwanted(ctx, tx, organization, s, mirrors)
+	place, why, err := unwanted(ctx, tx, organization, s, mirrors)
 	if err != nil {
 		return s, false, err
 	}
@@ -150,7 +150,7 @@ func (u *UseCases) begin(ctx context.Context, tx Tx, organization int64, s Statu
 			return s, false, err
 		}
 	}
-	if s.Inputs, err = inputs(organization, s, production, taken); err != nil {
+	if s.Inputs, err = inputs(organization, s, place, taken); err != nil {
 		return s, false, err
 	}
 	s.State, s.Run, s.Started, s.DueAt, s.BegunRevision = Sending, s.Run+1, false, now.Add(lease), s.Revision
@@ -172,38 +172,49 @@ func keep(ctx context.Context, tx Tx, host string, b Budget, now time.Time) erro
 	return tx.ForgetForgeBudgets(ctx, now.Add(-budgetKept))
 }
 
-// unwanted is why a status is not published any more, empty if it is, and whether people use its environment.
-func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors []Mirror) (production bool, why string, err error) {
+// whereabouts is what a forge is given about an environment: whether people use it, and where the application is reached there; empty if that is
+// not known.
+type whereabouts struct {
+	production bool
+	address    string
+}
+
+// unwanted is why a status is not published any more, empty if it is, and what is known of its environment.
+func unwanted(ctx context.Context, tx Tx, organization int64, s Status, mirrors []Mirror) (at whereabouts, why string, err error) {
 	environments, err := tx.EnvironmentsByID(ctx, organization, []int64{s.EnvironmentID})
 	if err != nil {
-		return false, "", err
+		return at, "", err
 	}
 	applications, err := tx.ApplicationsByID(ctx, organization, []int64{s.ApplicationID})
 	if err != nil {
-		return false, "", err
+		return at, "", err
 	}
-	at := slices.IndexFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == s.ApplicationID && m.Enabled })
+	of := slices.IndexFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == s.ApplicationID && m.Enabled })
 	e, exists := environments[s.EnvironmentID]
 	switch {
-	case at < 0 || !mirrors[at].covers(s.EnvironmentID):
+	case of < 0 || !mirrors[of].covers(s.EnvironmentID):
 		why = "publishing was switched off"
-	case s.Kind == PublishedDeployment && !mirrors[at].Deployments:
+	case s.Kind == PublishedDeployment && !mirrors[of].Deployments:
 		why = "publishing of deployments was switched off"
 	case !exists || e.ArchivedAt != nil:
 		why = "its environment was archived"
 	case applications[s.ApplicationID].ArchivedAt != nil:
 		why = "its application was archived"
 	}
-	return e.Tier == core.TierProduction, why, nil
+	if of >= 0 {
+		at.address = mirrors[of].Addresses[s.EnvironmentID]
+	}
+	at.production = e.Tier == core.TierProduction
+	return at, why, nil
 }
 
 // inputs are those of the program that publishes a status, or a deployment.
-func inputs(organization int64, s Status, production bool, taken []int64) (json.RawMessage, error) {
+func inputs(organization int64, s Status, at whereabouts, taken []int64) (json.RawMessage, error) {
 	of, arguments := "status", map[string]any{
 		"repo_url": s.Repository, "commit": s.Commit, "name": s.Name, "state": s.Phase, "description": s.Description, "url": s.Link,
 	}
 	if s.Kind == PublishedDeployment {
-		of, arguments = "deployment", s.deploymentArguments(organization, production, taken)
+		of, arguments = "deployment", s.deploymentArguments(organization, at, taken)
 	}
 	if s.Credential != "" {
 		arguments["credential"] = s.Credential

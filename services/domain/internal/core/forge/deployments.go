@@ -172,11 +172,14 @@ func (s subject) replacedBy(r core.Rollout, e core.RolloutEnvironment) string {
 
 // deploymentArguments are those of the program that publishes a deployment. Its environment has the name of the application before its own:
 // several applications may come from one repository, and none speaks for another there.
-func (s Status) deploymentArguments(organization int64, production bool, taken []int64) map[string]any {
+func (s Status) deploymentArguments(organization int64, at whereabouts, taken []int64) map[string]any {
 	environment, _, _ := strings.Cut(strings.TrimPrefix(s.Name, prefix), separator)
 	arguments := map[string]any{
 		"repo_url": s.Repository, "commit": s.Commit, "environment": environment, "key": fmt.Sprintf("o%d/rollout_%d", organization, s.RolloutID),
-		"number": s.ForgeNumber, "state": s.Stage, "description": s.Description, "url": s.Link, "production": production,
+		"number": s.ForgeNumber, "state": s.Stage, "description": s.Description, "url": s.Link, "production": at.production,
+	}
+	if at.address != "" { // a release before knows no such argument
+		arguments["environment_url"] = at.address
 	}
 	if s.ForgeNumber == 0 && len(taken) > 0 {
 		arguments["taken"] = taken

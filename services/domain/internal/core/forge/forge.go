@@ -32,6 +32,8 @@ type Mirror struct {
 	Plans bool
 	// Deployments reports whether deployments are published, too.
 	Deployments bool
+	// Addresses are where the application is reached, by environment: forges show them with deployments.
+	Addresses map[int64]string
 	// Author is who saved it last, at ChangedAt.
 	Author    core.Author
 	ChangedAt time.Time

@@ -4,16 +4,23 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// maxEnvironments is how many environments a mirror names at most.
-const maxEnvironments = 100
+const (
+	// maxEnvironments is how many environments a mirror names at most.
+	maxEnvironments = 100
+	// maxAddress is how long the address of an application is at most, in bytes: GitLab keeps no longer ones.
+	maxAddress = 255
+)
 
 // credentialForm is what credentials are called.
 var credentialForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
@@ -33,7 +40,9 @@ type NewMirror struct {
 	Plans *bool
 	// Deployments reports whether deployments are published, too; nil leaves it as it is.
 	Deployments *bool
-	Reason      string
+	// Addresses are where the application is reached, by the names of environments; nil leaves them as they are.
+	Addresses map[string]string
+	Reason    string
 }
 
 // Named is a mirror with the names of what it is about.
@@ -41,6 +50,8 @@ type Named struct {
 	Mirror
 	Application  string
 	Environments []string
+	// AddressOf are the addresses by the names of environments.
+	AddressOf map[string]string
 }
 
 // PutMirror switches publishing on or off for an application, or changes it. What is live, and what its latest rollouts are about, is
@@ -99,6 +110,9 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 		if n.Deployments != nil {
 			saved.Deployments = *n.Deployments
 		}
+		if err := saved.addressed(ctx, tx, a.Organization, n.Addresses, before); err != nil {
+			return err
+		}
 		if saved.Enabled && saved.Deployments {
 			if err := deployable(ctx, tx, n.Credential); err != nil {
 				return err
@@ -120,6 +134,47 @@ func (u *UseCases) PutMirror(ctx context.Context, a core.Actor, n NewMirror) (Na
 	})
 	u.wake()
 	return saved, err
+}
+
+// checkAddresses refuses what is no address of a page.
+func checkAddresses(all map[string]string) error {
+	if len(all) > maxEnvironments {
+		return invalid("/addresses", "found %d; expected at most %d", len(all), maxEnvironments)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		u, err := url.Parse(all[name])
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || len(all[name]) > maxAddress ||
+			strings.ContainsFunc(all[name], func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return invalid("/addresses", "found for %.100q what is no address of a page; expected https://host/path without a user, of at most %d bytes", name,
+				maxAddress)
+		}
+	}
+	return nil
+}
+
+// addressed takes up addresses, those before for nil.
+func (n *Named) addressed(ctx context.Context, tx Tx, organization int64, given map[string]string, before *Named) error {
+	n.Addresses, n.AddressOf = map[int64]string{}, map[string]string{}
+	if given == nil {
+		if before != nil {
+			n.Addresses, n.AddressOf = before.Addresses, before.AddressOf
+		}
+		return nil
+	}
+	if err := checkAddresses(given); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		e, err := tx.EnvironmentByName(ctx, organization, name)
+		if fault.Is(err, fault.NotFound) {
+			return invalid("/addresses", "found %.100q, which does not exist; expected the name of an environment", name)
+		}
+		if err != nil {
+			return err
+		}
+		n.Addresses[e.ID], n.AddressOf[e.Name] = given[name], given[name]
+	}
+	return nil
 }
 
 // deployable refuses a credential for deployments whose forge has none. Credentials of the operator are not known here: with
@@ -147,7 +202,7 @@ func (u *UseCases) before(ctx context.Context, tx Tx, organization int64, applic
 	}
 	for _, m := range all {
 		if m.ApplicationID == application.ID {
-			environments, err := tx.EnvironmentsByID(ctx, organization, m.EnvironmentIDs)
+			environments, err := tx.EnvironmentsByID(ctx, organization, m.mentioned())
 			found := named(m, application.Name, environments)
 			return &found, err
 		}
@@ -164,13 +219,24 @@ func (n *Named) before() any {
 }
 
 func (n Named) state() map[string]any {
-	return map[string]any{"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled, "plans": n.Plans, "deployments": n.Deployments}
+	return map[string]any{
+		"environments": n.Environments, "credential": n.Credential, "enabled": n.Enabled, "plans": n.Plans, "deployments": n.Deployments,
+		"addresses": n.AddressOf,
+	}
+}
+
+// mentioned are the environments that a mirror names.
+func (m Mirror) mentioned() []int64 {
+	return core.Distinct(append(slices.Clone(m.EnvironmentIDs), slices.Sorted(maps.Keys(m.Addresses))...))
 }
 
 func named(m Mirror, application string, environments map[int64]core.Environment) Named {
-	n := Named{Mirror: m, Application: application, Environments: []string{}}
+	n := Named{Mirror: m, Application: application, Environments: []string{}, AddressOf: map[string]string{}}
 	for _, id := range m.EnvironmentIDs {
 		n.Environments = append(n.Environments, environments[id].Name)
+	}
+	for id, address := range m.Addresses {
+		n.AddressOf[environments[id].Name] = address
 	}
 	return n
 }
@@ -185,7 +251,7 @@ func (u *UseCases) Mirrors(ctx context.Context, organization int64) (all []Named
 		}
 		var applications, environments []int64
 		for _, m := range mirrors {
-			applications, environments = append(applications, m.ApplicationID), append(environments, m.EnvironmentIDs...)
+			applications, environments = append(applications, m.ApplicationID), append(environments, m.mentioned()...)
 		}
 		names, err := tx.ApplicationsByID(ctx, organization, applications)
 		if err != nil {

@@ -7,6 +7,7 @@ package forge
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 )
 
 func mirror(r query.ForgeMirror) forge.Mirror {
+	addresses := map[int64]string{}
+	_ = json.Unmarshal(r.Addresses, &addresses) // it is written below; without them deployments have no address
 	return forge.Mirror{
+		Addresses:     addresses,
 		ApplicationID: r.ApplicationID, EnvironmentIDs: r.EnvironmentIds, Credential: r.Credential, Enabled: r.Enabled, Plans: r.Plans,
 		Deployments: r.Deployments,
 		Author: core.Author{
@@ -118,9 +122,13 @@ type Writes struct {
 
 // SaveForgeMirror implements forge.Tx.
 func (w Writes) SaveForgeMirror(ctx context.Context, m forge.Mirror) error {
+	addresses, _ := json.Marshal(m.Addresses) // texts by numbers
+	if m.Addresses == nil {
+		addresses = []byte("{}")
+	}
 	err := w.Q.SaveForgeMirror(ctx, query.SaveForgeMirrorParams{
 		OrganizationID: w.Entered, ApplicationID: m.ApplicationID, EnvironmentIds: m.EnvironmentIDs, Credential: m.Credential, Enabled: m.Enabled,
-		Plans: m.Plans, Deployments: m.Deployments, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID,
+		Plans: m.Plans, Deployments: m.Deployments, Addresses: addresses, PrincipalType: string(m.Author.Type), PrincipalID: m.Author.ID,
 		PrincipalName: m.Author.Name, ChangedAt: m.ChangedAt,
 	})
 	return pg.Classify(err, "save whether application %d is published", m.ApplicationID)

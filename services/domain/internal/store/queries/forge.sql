@@ -8,10 +8,10 @@ SELECT organization_id::bigint FROM cd_organizations_with_due_pulls(@at) AS orga
 SELECT * FROM cd_forge_mirrors WHERE organization_id = @organization_id ORDER BY application_id;
 
 -- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, principal_type, principal_id, principal_name, changed_at)
-VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @plans, @deployments, @principal_type, @principal_id, @principal_name, @changed_at)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, addresses, principal_type, principal_id, principal_name, changed_at)
+VALUES (@organization_id, @application_id, @environment_ids, @credential, @enabled, @plans, @deployments, @addresses, @principal_type, @principal_id, @principal_name, @changed_at)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, addresses = EXCLUDED.addresses, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at;
 
 -- name: ForgeOfCredential :one

@@ -387,7 +387,7 @@ func (q *Queries) ForgeMarksOf(ctx context.Context, organizationID int64, applic
 }
 
 const forgeMirrors = `-- name: ForgeMirrors :many
-SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, plans, deployments FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
+SELECT organization_id, id, application_id, environment_ids, credential, enabled, principal_type, principal_id, principal_name, changed_at, created_at, updated_at, plans, deployments, addresses FROM cd_forge_mirrors WHERE organization_id = $1 ORDER BY application_id
 `
 
 func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]ForgeMirror, error) {
@@ -414,6 +414,7 @@ func (q *Queries) ForgeMirrors(ctx context.Context, organizationID int64) ([]For
 			&i.UpdatedAt,
 			&i.Plans,
 			&i.Deployments,
+			&i.Addresses,
 		); err != nil {
 			return nil, err
 		}
@@ -1630,10 +1631,10 @@ func (q *Queries) SaveForgeHost(ctx context.Context, arg SaveForgeHostParams) er
 }
 
 const saveForgeMirror = `-- name: SaveForgeMirror :exec
-INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, principal_type, principal_id, principal_name, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cd_forge_mirrors (organization_id, application_id, environment_ids, credential, enabled, plans, deployments, addresses, principal_type, principal_id, principal_name, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (organization_id, application_id) DO UPDATE SET environment_ids = EXCLUDED.environment_ids, credential = EXCLUDED.credential,
-    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
+    enabled = EXCLUDED.enabled, plans = EXCLUDED.plans, deployments = EXCLUDED.deployments, addresses = EXCLUDED.addresses, principal_type = EXCLUDED.principal_type, principal_id = EXCLUDED.principal_id,
     principal_name = EXCLUDED.principal_name, changed_at = EXCLUDED.changed_at
 `
 
@@ -1645,6 +1646,7 @@ type SaveForgeMirrorParams struct {
 	Enabled        bool
 	Plans          bool
 	Deployments    bool
+	Addresses      json.RawMessage
 	PrincipalType  string
 	PrincipalID    int64
 	PrincipalName  string
@@ -1660,6 +1662,7 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 		arg.Enabled,
 		arg.Plans,
 		arg.Deployments,
+		arg.Addresses,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,

@@ -940,6 +940,8 @@ type ForgeMirror struct {
 	Plans bool
 	// Whether deployments are published, too.
 	Deployments bool
+	// URLs by the numbers of environments.
+	Addresses json.RawMessage
 }
 
 // Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.

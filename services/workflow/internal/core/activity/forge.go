@@ -216,6 +216,8 @@ type DeploymentRequest struct {
 	Taken []int64
 	// State is one of DeploymentStates.
 	State, Description, URL string
+	// EnvironmentURL is where what is deployed is reached; "" if that is not known.
+	EnvironmentURL string
 	// Production reports whether people use the environment.
 	Production bool
 }

@@ -91,6 +91,52 @@ func (ec *executionContext) fieldContext_AddForgeHookPayload_errors(_ context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _EnvironmentAddress_environment(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentAddress) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentAddress_environment(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environment, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentAddress_environment(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentAddress", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EnvironmentAddress_url(ctx context.Context, field graphql.CollectedField, obj *model.EnvironmentAddress) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EnvironmentAddress_url(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.URL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EnvironmentAddress_url(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EnvironmentAddress", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _ForgeAccount_number(ctx context.Context, field graphql.CollectedField, obj *model.ForgeAccount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -884,6 +930,38 @@ func (ec *executionContext) _ForgeMirror_deployments(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_ForgeMirror_deployments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ForgeMirror", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ForgeMirror_addresses(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ForgeMirror_addresses(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Addresses, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.EnvironmentAddress) graphql.Marshaler {
+			return ec.marshalNEnvironmentAddress2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ForgeMirror_addresses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ForgeMirror",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EnvironmentAddress(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _ForgeMirror_author(ctx context.Context, field graphql.CollectedField, obj *model.ForgeMirror) (ret graphql.Marshaler) {
@@ -2411,6 +2489,43 @@ func (ec *executionContext) unmarshalInputAddForgeHookInput(ctx context.Context,
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputEnvironmentAddressInput(ctx context.Context, obj any) (model.EnvironmentAddressInput, error) {
+	var it model.EnvironmentAddressInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"environment", "url"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "environment":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environment"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Environment = data
+		case "url":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("url"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.URL = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputMakeForgeAccountCodeInput(ctx context.Context, obj any) (model.MakeForgeAccountCodeInput, error) {
 	var it model.MakeForgeAccountCodeInput
 	if obj == nil {
@@ -2472,7 +2587,7 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "plans", "deployments", "reason"}
+	fieldsInOrder := [...]string{"application", "environments", "credential", "enabled", "plans", "deployments", "addresses", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2521,6 +2636,13 @@ func (ec *executionContext) unmarshalInputPutForgeMirrorInput(ctx context.Contex
 				return it, err
 			}
 			it.Deployments = data
+		case "addresses":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("addresses"))
+			data, err := ec.unmarshalOEnvironmentAddressInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressInputᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Addresses = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2683,6 +2805,49 @@ func (ec *executionContext) _AddForgeHookPayload(ctx context.Context, sel ast.Se
 			}
 		case "errors":
 			out.Values[i] = ec._AddForgeHookPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var environmentAddressImplementors = []string{"EnvironmentAddress"}
+
+func (ec *executionContext) _EnvironmentAddress(ctx context.Context, sel ast.SelectionSet, obj *model.EnvironmentAddress) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, environmentAddressImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EnvironmentAddress")
+		case "environment":
+			out.Values[i] = ec._EnvironmentAddress_environment(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "url":
+			out.Values[i] = ec._EnvironmentAddress_url(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3046,6 +3211,11 @@ func (ec *executionContext) _ForgeMirror(ctx context.Context, sel ast.SelectionS
 			}
 		case "deployments":
 			out.Values[i] = ec._ForgeMirror_deployments(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "addresses":
+			out.Values[i] = ec._ForgeMirror_addresses(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3713,6 +3883,31 @@ func (ec *executionContext) marshalNAddForgeHookPayload2githubᚗcomᚋlockstep�
 	return ec._AddForgeHookPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNEnvironmentAddress2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddress(ctx context.Context, sel ast.SelectionSet, v model.EnvironmentAddress) graphql.Marshaler {
+	return ec._EnvironmentAddress(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEnvironmentAddress2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressᚄ(ctx context.Context, sel ast.SelectionSet, v []model.EnvironmentAddress) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEnvironmentAddress2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddress(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNEnvironmentAddressInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressInput(ctx context.Context, v any) (model.EnvironmentAddressInput, error) {
+	res, err := ec.unmarshalInputEnvironmentAddressInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNForgeAccount2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx context.Context, sel ast.SelectionSet, v model.ForgeAccount) graphql.Marshaler {
 	return ec._ForgeAccount(ctx, sel, &v)
 }
@@ -3964,6 +4159,23 @@ func (ec *executionContext) marshalNRetryForgeStatusesPayload2githubᚗcomᚋloc
 func (ec *executionContext) unmarshalNUnlinkForgeAccountInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUnlinkForgeAccountInput(ctx context.Context, v any) (model.UnlinkForgeAccountInput, error) {
 	res, err := ec.unmarshalInputUnlinkForgeAccountInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOEnvironmentAddressInput2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressInputᚄ(ctx context.Context, v any) ([]model.EnvironmentAddressInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]model.EnvironmentAddressInput, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNEnvironmentAddressInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEnvironmentAddressInput(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
 func (ec *executionContext) marshalOForgeAccount2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐForgeAccount(ctx context.Context, sel ast.SelectionSet, v *model.ForgeAccount) graphql.Marshaler {

@@ -771,6 +771,11 @@ type ComplexityRoot struct {
 		ViewerCan       func(childComplexity int) int
 	}
 
+	EnvironmentAddress struct {
+		Environment func(childComplexity int) int
+		URL         func(childComplexity int) int
+	}
+
 	EnvironmentApproval struct {
 		ExpiresAfterSeconds func(childComplexity int) int
 		Group               func(childComplexity int) int
@@ -877,6 +882,7 @@ type ComplexityRoot struct {
 	}
 
 	ForgeMirror struct {
+		Addresses    func(childComplexity int) int
 		Application  func(childComplexity int) int
 		Author       func(childComplexity int) int
 		ChangedAt    func(childComplexity int) int
@@ -5276,6 +5282,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Environment.ViewerCan(childComplexity), true
 
+	case "EnvironmentAddress.environment":
+		if e.ComplexityRoot.EnvironmentAddress.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentAddress.Environment(childComplexity), true
+	case "EnvironmentAddress.url":
+		if e.ComplexityRoot.EnvironmentAddress.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EnvironmentAddress.URL(childComplexity), true
+
 	case "EnvironmentApproval.expiresAfterSeconds":
 		if e.ComplexityRoot.EnvironmentApproval.ExpiresAfterSeconds == nil {
 			break
@@ -5651,6 +5670,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ForgeHost.Waiting(childComplexity), true
 
+	case "ForgeMirror.addresses":
+		if e.ComplexityRoot.ForgeMirror.Addresses == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ForgeMirror.Addresses(childComplexity), true
 	case "ForgeMirror.application":
 		if e.ComplexityRoot.ForgeMirror.Application == nil {
 			break
@@ -13677,6 +13702,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputDisableArtifactSourceInput,
 		ec.unmarshalInputEnableArtifactSourceInput,
 		ec.unmarshalInputEndFreezeInput,
+		ec.unmarshalInputEnvironmentAddressInput,
 		ec.unmarshalInputEnvironmentApprovalInput,
 		ec.unmarshalInputEvaluateCheckInput,
 		ec.unmarshalInputExtendFreezeInput,
@@ -16210,6 +16236,8 @@ type ForgeMirror {
   plans: Boolean!
   "Whether its deployments are published, too, at GitHub and GitLab."
   deployments: Boolean!
+  "Where the application is reached, by environment: forges show it with deployments."
+  addresses: [EnvironmentAddress!]!
   "The name of the member who saved it last."
   author: String!
   "When it was saved last."
@@ -16469,6 +16497,11 @@ input PutForgeMirrorInput {
   Forgejo have none.
   """
   deployments: Boolean
+  """
+  Where the application is reached, by environment; null to leave it as it is. GitHub has it with each deployment that is published from then on,
+  GitLab as the external URL of its environment.
+  """
+  addresses: [EnvironmentAddressInput!]
   "Why; kept in the journal."
   reason: String = ""
 }
@@ -16499,6 +16532,22 @@ type RetriedForgeStatuses {
 type RetryForgeStatusesPayload {
   retried: RetriedForgeStatuses
   errors: [UserError!]!
+}
+
+"Where an application is reached in an environment."
+type EnvironmentAddress {
+  "The name of the environment."
+  environment: String!
+  "The URL of a page."
+  url: String!
+}
+
+"Where an application is reached in an environment."
+input EnvironmentAddressInput {
+  "The name of the environment."
+  environment: String!
+  "The URL, https://… or http://…, of at most 255 bytes."
+  url: String!
 }
 `, BuiltIn: false},
 	{Name: "../schema/freeze.graphqls", Input: `# Freezes, vetoes and pins: what stops rollouts from outside of their pipelines.
@@ -21861,6 +21910,16 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type Environment", field.Name)
 }
 
+func (ec *executionContext) childFields_EnvironmentAddress(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_EnvironmentAddress_environment(ctx, field)
+	case "url":
+		return ec.fieldContext_EnvironmentAddress_url(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EnvironmentAddress", field.Name)
+}
+
 func (ec *executionContext) childFields_EnvironmentApproval(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "reason":
@@ -22085,6 +22144,8 @@ func (ec *executionContext) childFields_ForgeMirror(ctx context.Context, field g
 		return ec.fieldContext_ForgeMirror_plans(ctx, field)
 	case "deployments":
 		return ec.fieldContext_ForgeMirror_deployments(ctx, field)
+	case "addresses":
+		return ec.fieldContext_ForgeMirror_addresses(ctx, field)
 	case "author":
 		return ec.fieldContext_ForgeMirror_author(ctx, field)
 	case "changedAt":

@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -18,17 +20,34 @@ type ForgeMirror struct {
 	Enabled      bool
 	Plans        bool
 	Deployments  bool
+	Addresses    []EnvironmentAddress
 	Author       string
 	ChangedAt    time.Time
 }
 
 // WrapForgeMirror makes one of the domain's.
 func WrapForgeMirror(m forge.Named) ForgeMirror {
+	addresses := []EnvironmentAddress{}
+	for _, name := range slices.Sorted(maps.Keys(m.AddressOf)) {
+		addresses = append(addresses, EnvironmentAddress{Environment: name, URL: m.AddressOf[name]})
+	}
 	return ForgeMirror{
-		Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
+		Addresses: addresses, Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
 		Deployments: m.Deployments,
 		Author:      m.Author.Name, ChangedAt: m.ChangedAt,
 	}
+}
+
+// AddressesByName are the addresses of the input by the names of environments; nil for none given.
+func (in PutForgeMirrorInput) AddressesByName() map[string]string {
+	if in.Addresses == nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, one := range in.Addresses {
+		all[one.Environment] = one.URL
+	}
+	return all
 }
 
 // ForgeStatus is the domain's.

@@ -632,6 +632,22 @@ type EndFreezePayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Where an application is reached in an environment.
+type EnvironmentAddress struct {
+	// The name of the environment.
+	Environment string `json:"environment"`
+	// The URL of a page.
+	URL string `json:"url"`
+}
+
+// Where an application is reached in an environment.
+type EnvironmentAddressInput struct {
+	// The name of the environment.
+	Environment string `json:"environment"`
+	// The URL, https://… or http://…, of at most 255 bytes.
+	URL string `json:"url"`
+}
+
 // The approval that an environment requires.
 type EnvironmentApprovalInput struct {
 	// Shown to the people who decide.
@@ -1110,6 +1126,9 @@ type PutForgeMirrorInput struct {
 	// Whether its deployments are published, too; null to leave it as it is, which is false at first. GitHub and GitLab have deployments, Gitea and
 	// Forgejo have none.
 	Deployments *bool `json:"deployments,omitempty"`
+	// Where the application is reached, by environment; null to leave it as it is. GitHub has it with each deployment that is published from then on,
+	// GitLab as the external URL of its environment.
+	Addresses []EnvironmentAddressInput `json:"addresses,omitempty"`
 	// Why; kept in the journal.
 	Reason *string `json:"reason,omitempty"`
 }

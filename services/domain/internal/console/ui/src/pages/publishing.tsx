@@ -337,19 +337,23 @@ interface MirrorFormProps {
 /** The words of a list, at spaces, commas and lines. */
 const words = (text: string) => text.split(/[\s,]+/).filter(Boolean)
 
+/** The addresses of a list such as dev=https://dev.example.com. */
+const addressed = (text: string) => words(text).map((word) => ({ environment: word.split('=')[0], url: word.split('=').slice(1).join('=') }))
+
 function MirrorForm({ of, changed, onClose }: MirrorFormProps) {
   const [application, setApplication] = useState(of?.application ?? '')
   const [environments, setEnvironments] = useState(of?.environments.join(', ') ?? '')
   const [credential, setCredential] = useState(of?.credential ?? '')
   const [enabled, setEnabled] = useState(of?.enabled ?? true)
   const [deployments, setDeployments] = useState(of?.deployments ?? false)
+  const [addresses, setAddresses] = useState(of?.addresses.map((a) => `${a.environment}=${a.url}`).join(' ') ?? '')
   const [plans, setPlans] = useState(of?.plans ?? true)
   const [reason, setReason] = useState('')
   const id = useId()
   const save = useChange(
     async () =>
       accepted(
-        (await ask(PutForgeMirror, { input: { application, environments: words(environments), credential, enabled, deployments, plans, reason } })).putForgeMirror,
+        (await ask(PutForgeMirror, { input: { application, environments: words(environments), credential, enabled, deployments, addresses: addressed(addresses), plans, reason } })).putForgeMirror,
       ),
     () => {
       announce('Publishing saved')
@@ -371,6 +375,14 @@ function MirrorForm({ of, changed, onClose }: MirrorFormProps) {
       <Field id={`${id}-deployments`} label="Publish deployments, at GitHub and GitLab" problem={problem('deployments')} inline>
         <input id={`${id}-deployments`} aria-describedby={`${id}-deployments-notes`} type="checkbox" checked={deployments} onChange={(e) => setDeployments(e.target.checked)} />
       </Field>
+      <Field
+        id={`${id}-addresses`}
+        label="Addresses"
+        help="Where the application is reached, for deployments, such as production=https://shop.example.com; separated by spaces."
+        problem={problem('addresses')}
+      >
+        <input id={`${id}-addresses`} aria-describedby={`${id}-addresses-notes`} value={addresses} onChange={(e) => setAddresses(e.target.value)} />
+      </Field>
       <Field id={`${id}-plans`} label="Show it in the plans of pull requests" inline>
         <input id={`${id}-plans`} aria-describedby={`${id}-plans-notes`} type="checkbox" checked={plans} onChange={(e) => setPlans(e.target.checked)} />
       </Field>
@@ -381,7 +393,7 @@ function MirrorForm({ of, changed, onClose }: MirrorFormProps) {
         <input id={`${id}-credential`} aria-describedby={`${id}-credential-notes`} value={credential} onChange={(e) => setCredential(e.target.value)} />
       </Field>
       <Reason value={reason} onChange={setReason} />
-      <FormError error={save.error} shown={(path) => ['application', 'deployments', 'environments', 'credential'].includes(String(path[0]))} />
+      <FormError error={save.error} shown={(path) => ['application', 'deployments', 'addresses', 'environments', 'credential'].includes(String(path[0]))} />
     </Dialog>
   )
 }
