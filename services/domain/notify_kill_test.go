@@ -63,6 +63,23 @@ func TestDeliverySurvivesAKillAtEachStatement(t *testing.T) {
 			p.want(ids, 6)
 			p.want(p.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
 		}},
+		{"messages to members, and their digest", func(p postal) {
+			m := mine{p}
+			m.member("owner", core.RoleOwner, "")
+			m.channel("mail", core.NotifyEmail, mailbox, 0)
+			m.subscribe(m.member("ann", core.RoleViewer, "ann@example.com"), "all", "mail", `{}`)
+			m.subscribe(m.member("bob", core.RoleViewer, "bob@example.com"), "hourly", "mail", `{"digest_minutes":1}`)
+			for i := range 3 {
+				p.ok(p.fails(p.environment(fmt.Sprintf("lab-%d", i), core.TierQA).ID))
+			}
+			p.now.Advance(2 * time.Minute) // the digest is due as well
+		}, func(p postal) {
+			for _, member := range []string{"ann", "bob"} {
+				p.want(p.countOf(`SELECT count(DISTINCT i) FROM cd_notification_messages o JOIN cd_members m ON m.organization_id = o.organization_id
+					AND m.id = o.member_id, unnest(o.notification_ids) i WHERE o.state = 'sent' AND m.name = '`+member+`'`), 3)
+			}
+			p.want(p.countOf(`SELECT count(*) FROM cd_notification_messages WHERE state NOT IN ('sent', 'digested')`), 0)
+		}},
 		{"an escalation", func(p postal) {
 			p.asking("", "", "")
 			p.channel("team", core.NotifySlack, bot, 60)

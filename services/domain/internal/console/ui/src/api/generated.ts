@@ -218,6 +218,11 @@ export interface EndFreezeInput {
   reason?: string | null
 }
 
+export interface EnvironmentAddressInput {
+  environment: string
+  url: string
+}
+
 export interface EnvironmentApprovalInput {
   reason?: string | null
   quorum?: number | null
@@ -229,7 +234,7 @@ export interface EnvironmentApprovalInput {
 
 export type FailurePolicy = 'STOP' | 'ABORT' | 'ROLLBACK'
 
-export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES'
+export type FeedKind = 'PRODUCTION_CHANGES' | 'FREEZES' | 'WINDOWS'
 
 export type ForgeDeploymentStage = 'QUEUED' | 'IN_PROGRESS' | 'SUCCESS' | 'FAILURE' | 'INACTIVE'
 
@@ -292,7 +297,7 @@ export interface NewArtifactSourceInput {
 
 export type NewerPolicy = 'REFUSE' | 'QUEUE' | 'SUPERSEDE'
 
-export type NotificationKind = 'SLACK' | 'TEAMS' | 'MATTERMOST' | 'DISCORD' | 'EMAIL' | 'PAGERDUTY' | 'WEBHOOK'
+export type NotificationKind = 'SLACK' | 'TEAMS' | 'MATTERMOST' | 'DISCORD' | 'EMAIL' | 'PAGERDUTY' | 'OPSGENIE' | 'WEBHOOK' | 'NATS'
 
 export type NotificationLinkState = 'OPENED' | 'USED' | 'ANSWERED' | 'EXPIRED'
 
@@ -351,6 +356,7 @@ export interface PutForgeMirrorInput {
   enabled?: boolean
   plans?: boolean | null
   deployments?: boolean | null
+  addresses?: Array<EnvironmentAddressInput> | null
   reason?: string | null
 }
 
@@ -3945,6 +3951,10 @@ export interface ForgePublishingData {
     enabled: boolean
     plans: boolean
     deployments: boolean
+    addresses: Array<{
+      environment: string
+      url: string
+    }>
     author: string
     changedAt: string
   }>
@@ -3992,7 +4002,7 @@ export interface ForgePublishingVariables {
   first: number
   before?: number | null
 }
-export const ForgePublishing: Operation<ForgePublishingData, ForgePublishingVariables> = { name: 'ForgePublishing', text: 'query ForgePublishing($state: ForgeStatusState, $kind: ForgePublicationKind, $first: Int!, $before: Int) { forgeMirrors { application environments credential enabled plans deployments author changedAt } forgeHosts { host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt } forgeStatuses(state: $state, kind: $kind, first: $first, before: $before) { number kind repository commit name phase stage description link state error attempts dueAt sentAt } forgePulls(first: 20) { number repository pullRequest commit link state outcome error dueAt endedAt } }' }
+export const ForgePublishing: Operation<ForgePublishingData, ForgePublishingVariables> = { name: 'ForgePublishing', text: 'query ForgePublishing($state: ForgeStatusState, $kind: ForgePublicationKind, $first: Int!, $before: Int) { forgeMirrors { application environments credential enabled plans deployments addresses { environment url } author changedAt } forgeHosts { host waiting pausedUntil problem quotaLimit quotaRemaining quotaResetsAt } forgeStatuses(state: $state, kind: $kind, first: $first, before: $before) { number kind repository commit name phase stage description link state error attempts dueAt sentAt } forgePulls(first: 20) { number repository pullRequest commit link state outcome error dueAt endedAt } }' }
 
 export interface PutForgeMirrorData {
   putForgeMirror: {

@@ -338,7 +338,7 @@ interface MirrorFormProps {
 const words = (text: string) => text.split(/[\s,]+/).filter(Boolean)
 
 /** The addresses of a list such as dev=https://dev.example.com. */
-const addressed = (text: string) => words(text).map((word) => ({ environment: word.split('=')[0], url: word.split('=').slice(1).join('=') }))
+const addressed = (text: string) => words(text).map((word) => ({ environment: word.split('=')[0] ?? '', url: word.split('=').slice(1).join('=') }))
 
 function MirrorForm({ of, changed, onClose }: MirrorFormProps) {
   const [application, setApplication] = useState(of?.application ?? '')
