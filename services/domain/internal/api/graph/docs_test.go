@@ -1,0 +1,33 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/exec"
+)
+
+// D64: the query of the card for Backstage is one of the public schema.
+func TestTheQueryForBackstageIsOfTheSchema(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "docs", "how-to", "show-in-backstage.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```graphql\n")
+	query, _, found := strings.Cut(rest, "\n```")
+	if !found {
+		t.Fatal("the page has no query")
+	}
+	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{}}).Schema()
+	if _, errs := gqlparser.LoadQuery(schema, query); errs != nil {
+		t.Error(errs)
+	}
+	if _, errs := gqlparser.LoadQuery(schema, strings.Replace(query, "liveSince", "aliveSince", 1)); errs == nil {
+		t.Error("a field that does not exist is taken")
+	}
+}
