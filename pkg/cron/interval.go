@@ -5,8 +5,8 @@ import "time"
 // Interval is a time in which something is open.
 type Interval struct{ Begin, End time.Time }
 
-// Open returns the first intervals within a time in which all of some calendars are open, at most so many. What is open at an end of the time
-// begins or ends there.
+// Open returns the first intervals within a time in which all of some calendars are open, at most so many. What is open at an end of the
+// time begins or ends there.
 func Open(all []Calendar, from, to time.Time, most int) (found []Interval) {
 	t := from
 	// Each round moves on to where a calendar opens, or finds an interval.

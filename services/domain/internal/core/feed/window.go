@@ -59,7 +59,7 @@ type opening struct {
 	cron.Interval
 }
 
-// windows are when the schedules of pipelines and environments let something pass, the next first. One that cannot be read lets nothing pass.
+// windows are when the schedules of pipelines and environments let something pass, the next first. What cannot be read lets nothing pass.
 func (u *UseCases) windows(ctx context.Context, tx Tx, now time.Time) (all []opening, err error) {
 	pipelines, err := tx.ScheduledPipelines(ctx, maxPipelines)
 	if err != nil {
