@@ -64,8 +64,8 @@ func publish(web activity.Publisher) *Function {
 				return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found what cannot be written as JSON"})
 			}
 			m := activity.SubjectMessage{
-				Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Server: text(args, "server"), Credential: text(args, "credential"),
-				Secrets: call.Secrets, Subject: text(args, "subject"), MessageID: text(args, "message_id"), ContentType: text(args, "content_type"),
+				Organization: call.Organization, Delivery: id.Delivers(call.Workflow), Server: text(args, "server"),
+				Credential: text(args, "credential"), Secrets: call.Secrets, Subject: text(args, "subject"), MessageID: text(args, "message_id"), ContentType: text(args, "content_type"),
 				Data: data, Timeout: defaultSeconds * time.Second,
 			}
 			if m.ContentType == "" {

@@ -3,6 +3,7 @@ package feed
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -156,4 +157,4 @@ func (u *UseCases) windowCalendar(organization int64, all []opening) []byte {
 }
 
 // hexadecimal writes the name of an environment so that it may be a part of an identifier.
-func hexadecimal(name string) string { return fmt.Sprintf("%x", digest(name)[:8]) }
+func hexadecimal(name string) string { return hex.EncodeToString(digest(name)[:8]) }

@@ -172,7 +172,8 @@ func keep(ctx context.Context, tx Tx, host string, b Budget, now time.Time) erro
 	return tx.ForgetForgeBudgets(ctx, now.Add(-budgetKept))
 }
 
-// whereabouts is what a forge is given about an environment: whether people use it, and where the application is reached there; empty if that is
+// whereabouts are what a forge is given of an environment:
+// whether people use it, and where the application is reached there; empty if that is
 // not known.
 type whereabouts struct {
 	production bool

@@ -36,8 +36,8 @@ func pagerDuty(c channelConfig, what content) inputs {
 	return inputs{Function: "http.request", Request: r}
 }
 
-// opsgenie is a request of the Alert API. An open alert of the same alias counts what is sent again and does not change its text, so that an
-// update is also a note of it; one that nothing more is to happen to is closed.
+// opsgenie is a request of the Alert API. An open alert of the same alias counts what is sent again and does not change its text, so that
+// an update is also a note of it; one that nothing more is to happen to is closed.
 func opsgenie(c channelConfig, m core.NotificationMessage, what content) inputs {
 	address := strings.TrimSuffix(c.URL, "/")
 	alias := cut(what.id, 512)

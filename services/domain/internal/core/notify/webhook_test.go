@@ -39,8 +39,8 @@ func TestTheEventOfANotificationHasItsPublishedSchema(t *testing.T) {
 		}
 		return body
 	}
-	for _, moment := range append(core.AllNotificationMoments(), core.MomentApprovalUnanswered, core.MomentCallUnanswered, core.MomentProceeded,
-		core.MomentAdvanced, core.MomentCredentialReplaced, core.MomentTest) {
+	for _, moment := range append(core.AllNotificationMoments(), core.MomentApprovalUnanswered, core.MomentCallUnanswered,
+		core.MomentProceeded, core.MomentAdvanced, core.MomentCredentialReplaced, core.MomentTest) {
 		what := hostile()
 		what.moments = []core.Notification{{ID: 7, Moment: moment, At: time.Unix(1_800_000_000, 5)}, what.moments[0]}
 		check(string(moment), core.NotificationMessage{ID: 4, Revision: 2, LeftOut: 3}, what)
