@@ -17,6 +17,8 @@ import (
 const (
 	mostPublished = 512 << 10
 	mostName      = 255
+	// ownMessages begins the identifiers of what the domain service has published: a stream takes no second message with one.
+	ownMessages = "lockstep_"
 )
 
 var (
@@ -47,10 +49,10 @@ func publish(web activity.Publisher) *Function {
 			Arguments: []Field{
 				field("server", "`nats://host:4222`, which has to offer TLS, or `tls://host:4222`.", true),
 				{Name: "plain", Doc: "Permits a server without encryption. No credential is sent to it.", Type: Flag},
-				field("credential", "The name of a credential, the organization's or the operator's (`http_credentials`), bound to the URL of the server: with a `username` "+
-					"a password, otherwise a token.", false),
+				field("credential", "The name of a credential, the organization's or the operator's (`http_credentials`): with a `username` a password, otherwise a token. "+
+					"It is bound to the URL of the server, or to that and one subject, as `tls://host:4222/deployments.shop`.", false),
 				field("subject", "The subject, such as `deployments.shop`.", true),
-				field("message_id", "Identifies the message, such as `release-1-4-0`.", true),
+				field("message_id", "Identifies the message, such as `release-1-4-0`; not `lockstep_…`, which notifications have.", true),
 				{Name: "json", Doc: "The message, as a value that is sent as JSON, at most 512 KiB.", Type: Any, Required: true},
 				field("content_type", "The header `Content-Type`; `application/json` by default.", false),
 				{Name: "stored", Doc: "A stream has to confirm that it has stored the message.", Type: Flag},
@@ -59,6 +61,10 @@ func publish(web activity.Publisher) *Function {
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			args := call.Args
+			if strings.HasPrefix(text(args, "message_id"), ownMessages) && !id.Delivers(call.Workflow) {
+				return nil, fault.InvalidFields(fault.Field{Name: "message_id", Problem: fmt.Sprintf(
+					"found %.100q, expected another beginning than %s, which notifications have", text(args, "message_id"), ownMessages)})
+			}
 			data, err := json.Marshal(args["json"])
 			if err != nil {
 				return nil, fault.InvalidFields(fault.Field{Name: "json", Problem: "found what cannot be written as JSON"})

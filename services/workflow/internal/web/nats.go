@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,7 +36,7 @@ func (c *Client) Publish(ctx context.Context, m activity.SubjectMessage) error {
 	defer cancel()
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	options, err := c.joining(ctx, m, server)
+	options, err := c.joining(ctx, m, server, refuse)
 	if err != nil {
 		return err
 	}
@@ -48,14 +47,14 @@ func (c *Client) Publish(ctx context.Context, m activity.SubjectMessage) error {
 	}))
 	conn, err := nats.Connect("nats://"+net.JoinHostPort(server.Hostname(), sealing.Port(server)), options...)
 	if err != nil {
-		return unpublished(err, server)
+		return unpublished(ctx, err, server)
 	}
 	defer conn.Close()
 	message := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{"Nats-Msg-Id": {m.MessageID}}}
 	if m.ContentType != "" {
 		message.Header.Set("Content-Type", m.ContentType)
 	}
-	return unpublished(published(ctx, conn, message, m.Stored), server)
+	return unpublished(ctx, published(ctx, conn, message, m.Stored), server)
 }
 
 // published sends a message, and waits until the server or a stream has it. A server refuses a subject before it answers.
@@ -81,31 +80,33 @@ func published(ctx context.Context, conn *nats.Conn, message *nats.Msg, stored b
 }
 
 // joining are the options of a connection to one server: it is not made again, goes nowhere else, and is encrypted.
-func (c *Client) joining(ctx context.Context, m activity.SubjectMessage, server *url.URL) ([]nats.Option, error) {
-	address := net.JoinHostPort(server.Hostname(), sealing.Port(server))
+func (c *Client) joining(
+	ctx context.Context, m activity.SubjectMessage, server *url.URL, refuse context.CancelCauseFunc,
+) ([]nats.Option, error) {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: server.Hostname()}
+	if c.tls != nil {
+		secure = c.tls(server.Hostname())
+	}
 	options := []nats.Option{
 		nats.Name("lockstep"), nats.NoReconnect(), nats.IgnoreDiscoveredServers(), nats.SkipHostLookup(), nats.Timeout(m.Timeout),
-		nats.SetCustomDialer(guardedDialer{ctx: ctx, dial: c.dial, address: address}),
+		nats.SetCustomDialer(guardedDialer{
+			ctx: ctx, dial: c.dial, address: net.JoinHostPort(server.Hostname(), sealing.Port(server)), secure: secure, plain: m.Plain,
+			first: server.Scheme == sealing.SchemeNATSTLS, refuse: refuse,
+		}),
 	}
-	switch {
-	case !m.Plain:
-		secure := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: server.Hostname()}
-		if c.tls != nil {
-			secure = c.tls(server.Hostname())
-		}
+	if !m.Plain {
 		options = append(options, nats.Secure(secure))
-		if server.Scheme == sealing.SchemeNATSTLS {
-			options = append(options, nats.TLSHandshakeFirst())
-		}
-	case m.Credential != "" || server.Scheme == sealing.SchemeNATSTLS:
+	} else if m.Credential != "" || server.Scheme == sealing.SchemeNATSTLS {
 		return nil, fault.New(fault.Refused, "found plain with a credential or tls://; expected nats:// without a credential: no secret is sent unencrypted")
 	}
 	if m.Credential == "" {
 		return options, nil
 	}
+	subject := *server
+	subject.Path = "/" + m.Subject // a credential may be for one subject
 	found, value, err := c.credentials.read(ctx, activity.WebRequest{
 		Organization: m.Organization, Credential: m.Credential, Secrets: m.Secrets,
-	}, server)
+	}, &subject)
 	if err != nil {
 		return nil, err
 	}
@@ -115,40 +116,13 @@ func (c *Client) joining(ctx context.Context, m activity.SubjectMessage, server 
 	return append(options, nats.Token(value)), nil
 }
 
-// guardedDialer connects to one address, whatever a server says of others, and to no network that is not permitted.
-type guardedDialer struct {
-	ctx     context.Context //nolint:containedctx // the interface has none
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	address string
-}
-
-// Dial connects to the address.
-func (d guardedDialer) Dial(network, _ string) (net.Conn, error) {
-	conn, err := d.dial(d.ctx, network, d.address)
-	if err != nil {
-		return nil, err
-	}
-	// A server that says nothing must not hold the connection.
-	stop := context.AfterFunc(d.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	return &endingConn{conn, stop}, nil
-}
-
-// endingConn forgets its context when it is closed.
-type endingConn struct {
-	net.Conn
-	stop func() bool
-}
-
-// Close closes the connection.
-func (c *endingConn) Close() error {
-	c.stop()
-	return c.Conn.Close()
-}
-
 // unpublished is the class of an error: what a server refuses permanently is Refused, everything else is tried again.
-func unpublished(err error, server *url.URL) error {
+func unpublished(ctx context.Context, err error, server *url.URL) error {
 	if err == nil {
 		return nil
+	}
+	if refused, ok := errors.AsType[*fault.Error](context.Cause(ctx)); ok {
+		return refused
 	}
 	if own, ok := errors.AsType[*fault.Error](err); ok {
 		if own.Class() == fault.Denied {
