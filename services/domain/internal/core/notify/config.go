@@ -70,6 +70,8 @@ type channelConfig struct {
 	Details bool `json:"details,omitempty"`
 	// Templates are what the organization has it say.
 	Templates templates `json:"templates,omitempty"`
+	// origin names this installation in IDs.
+	origin string
 }
 
 // problems collects what is wrong.

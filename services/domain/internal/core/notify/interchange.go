@@ -152,7 +152,7 @@ func (u *UseCases) interchange(
 		if err != nil {
 			return made, err
 		}
-		one := eventRequest(kind, c, organization, e.ID, raw)
+		one := eventRequest(kind, c, organization, m.ChannelID, e.ID, raw)
 		if i == 0 {
 			made = one
 			continue

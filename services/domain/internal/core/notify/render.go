@@ -117,6 +117,7 @@ func (u *UseCases) render(
 		}
 	}
 	made.id = fmt.Sprintf("lockstep-%d-%d-%s", organization, c.ID, strings.ReplaceAll(m.Key, ":", "-"))
+	config.origin = origin(u.url)
 	config, m = u.directed(c.Kind, config, m, &made, to)
 	r.title, r.templateError = made.title, made.templateError
 	request := requestFor(c.Kind, config, organization, m, made)

@@ -1,10 +1,23 @@
 package notify
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"net/url"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
+
+// origin names an installation within an ID, by the host of its console.
+func origin(address string) string {
+	host := ""
+	if at, err := url.Parse(address); err == nil {
+		host = at.Hostname()
+	}
+	sum := sha256.Sum256([]byte(host))
+	return hex.EncodeToString(sum[:6])
+}
 
 // webhook is a CloudEvent in structured mode. A receiver recognizes a repeat by its id, which is also that of the signed message.
 func webhook(kind core.NotificationKind, c channelConfig, organization int64, m core.NotificationMessage, what content) inputs {
@@ -28,15 +41,16 @@ func webhook(kind core.NotificationKind, c channelConfig, organization int64, m 
 	if len(what.moments) > 0 {
 		body["time"] = stamp(what.moments[len(what.moments)-1].At)
 	}
-	return eventRequest(kind, c, organization, id, body)
+	return eventRequest(kind, c, organization, m.ChannelID, id, body)
 }
 
 // eventRequest is what sends a CloudEvent in structured mode: to a webhook, signed where that is configured, or on a subject.
-func eventRequest(kind core.NotificationKind, c channelConfig, organization int64, id string, body any) inputs {
+// A stream may be that of several channels and installations, and stores one message of an ID: so the ID has both.
+func eventRequest(kind core.NotificationKind, c channelConfig, organization, channel int64, id string, body any) inputs {
 	if kind == core.NotifyNATS {
 		r := map[string]any{
-			"server": c.URL, "subject": c.Subject, "message_id": fmt.Sprintf("lockstep_%d_%s", organization, id), "json": body, "timeout": 30,
-			"content_type": "application/cloudevents+json; charset=UTF-8", "stored": c.Stored,
+			"server": c.URL, "subject": c.Subject, "message_id": fmt.Sprintf("lockstep_%s_%d_%d_%s", c.origin, organization, channel, id),
+			"json": body, "timeout": 30, "content_type": "application/cloudevents+json; charset=UTF-8", "stored": c.Stored,
 		}
 		if c.Account != "" {
 			r["credential"] = c.Account

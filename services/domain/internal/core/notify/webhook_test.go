@@ -53,3 +53,30 @@ func TestTheEventOfANotificationHasItsPublishedSchema(t *testing.T) {
 		t.Error("the schema takes a text for a number")
 	}
 }
+
+// D62: a stream stores one message of an ID, also where it is that of several channels, organizations and installations.
+func TestIDsOnASubjectDiffer(t *testing.T) {
+	t.Parallel()
+	id := func(address string, organization int64, m core.NotificationMessage) any {
+		c := channelConfig{URL: "tls://nats.example.com", Subject: "cd", origin: origin(address)}
+		cdevent := eventRequest(core.NotifyNATS, c, organization, m.ChannelID, "notification_1_7", nil).Request["message_id"]
+		if webhook(core.NotifyNATS, c, organization, m, content{}).Request["message_id"] == cdevent {
+			t.Error("found the same ID of two events")
+		}
+		return cdevent
+	}
+	m := core.NotificationMessage{ID: 4, ChannelID: 2, Revision: 1}
+	other := m
+	other.ID, other.ChannelID = 5, 3
+	first := id("https://cd.example.com", 1, m)
+	if first != id("https://cd.example.com/", 1, m) {
+		t.Error("found another ID for a repeat")
+	}
+	for name, found := range map[string]any{
+		"channel": id("https://cd.example.com", 1, other), "organization": id("https://cd.example.com", 2, m), "installation": id("https://cd.example.org", 1, m),
+	} {
+		if found == first {
+			t.Errorf("found the ID %v again for another %s", found, name)
+		}
+	}
+}
