@@ -1,6 +1,7 @@
 package cron_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,7 +46,12 @@ func TestIntervalsInWhichAllAreOpen(t *testing.T) {
 		"no calendar":     {nil, 1, 10, []string{"25 23:00-26 23:00"}},
 	} {
 		var found []string
-		for _, i := range cron.Open(one.all, friday, friday.AddDate(0, 0, one.days), one.most) {
+		to := friday.AddDate(0, 0, one.days)
+		intervals, known := cron.Open(t.Context(), one.all, &cron.Search{From: friday, To: to, Most: one.most, Asked: 10_000})
+		if known.Equal(to) != (name != "at most") {
+			t.Errorf("%s: found all until %v", name, known)
+		}
+		for _, i := range intervals {
 			found = append(found, i.Begin.UTC().Format("02 15:04")+"-"+i.End.UTC().Format("02 15:04"))
 		}
 		if len(found) != len(one.want) {
@@ -57,5 +63,34 @@ func TestIntervalsInWhichAllAreOpen(t *testing.T) {
 				t.Errorf("%s: found %q; want %q", name, found, one.want)
 			}
 		}
+	}
+}
+
+// D64: however many windows schedules have, a search ends when it was enough work, and says how far it came.
+func TestASearchForIntervalsIsBounded(t *testing.T) {
+	t.Parallel()
+	var s cron.Schedule
+	for range cron.MaxWindows {
+		s.Allow = append(s.Allow, cron.Window{Cron: "*/2 * * * *", Duration: 60})
+		s.Exclude = append(s.Exclude, cron.Window{Cron: "0 0 1 1 *", Duration: 60})
+	}
+	c, wrong := s.Calendar()
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	from := time.Date(2027, 3, 26, 0, 0, 0, 0, time.UTC)
+	search := cron.Search{From: from, To: from.AddDate(0, 0, 28), Most: 5000, Asked: 20_000}
+	found, known := cron.Open(t.Context(), []cron.Calendar{c}, &search)
+	if len(found) < 10 || len(found) > 300 || known.Before(found[len(found)-1].End) || known.After(from.Add(24*time.Hour)) {
+		t.Errorf("found %d intervals until %v", len(found), known)
+	}
+	if search.Asked > 0 || search.Asked < -200 {
+		t.Errorf("found %d left", search.Asked)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	search.Asked = 20_000
+	if found, known := cron.Open(ended, []cron.Calendar{c}, &search); len(found) > 0 || !known.Equal(from) || search.Asked != 20_000 {
+		t.Errorf("found %d intervals until %v for nobody", len(found), known)
 	}
 }

@@ -166,8 +166,17 @@ func (c Calendar) At(t time.Time) (open bool, window string) {
 }
 
 // Opens is the first instant from t on at which it is open. If none is found, it is how far the search came, or zero if there is none.
-func (c Calendar) Opens(t time.Time) (time.Time, bool) {
+func (c Calendar) Opens(t time.Time) (time.Time, bool) { return c.opens(t, unbounded) }
+
+// unbounded lets a search ask windows as often as it has to.
+func unbounded(int) bool { return true }
+
+// opens is Opens as long as so many windows may be asked.
+func (c Calendar) opens(t time.Time, may func(windows int) bool) (time.Time, bool) {
 	for range c.changes() {
+		if !may(len(c.exclude) + len(c.allow)) {
+			return t, false
+		}
 		if _, end, excluded := covering(c.exclude, t); excluded {
 			t = end
 			continue
@@ -188,12 +197,21 @@ func (c Calendar) changes() int {
 }
 
 // Closes is until when it stays open that is open at t; zero if it never closes. One that stays open for very many windows may close later.
-func (c Calendar) Closes(t time.Time) time.Time {
+func (c Calendar) Closes(t time.Time) time.Time { return c.closes(t, unbounded) }
+
+// closes is Closes as long as so many windows may be asked: it may close later than it answers then.
+func (c Calendar) closes(t time.Time, may func(windows int) bool) time.Time {
+	if !may(len(c.exclude)) {
+		return t
+	}
 	limit := next(c.exclude, t)
 	if len(c.allow) == 0 {
 		return limit
 	}
 	for range c.changes() {
+		if !may(len(c.allow)) {
+			break
+		}
 		_, end, allowed := covering(c.allow, t)
 		if !allowed {
 			break
