@@ -13,25 +13,74 @@ type Search struct {
 	From, To time.Time
 	// Most is how many intervals are found.
 	Most int
-	// Asked is how often windows may be asked when they begin; a search counts it down.
-	Asked int
+	// Work is how much the search may be, about the days of calendars that are looked at; it is counted down.
+	Work int
+	// Known is what was found out of windows, for several searches; nil for nothing.
+	Known Known
+}
+
+// Known is when windows begin, as far as a search knows.
+type Known map[window]due
+
+type window struct {
+	text, zone string
+	// length tells the two questions of a search apart.
+	length time.Duration
+}
+
+// due is that nothing begins between two times; a begin that is zero is never.
+type due struct{ after, begin time.Time }
+
+// never is how many days are looked at before a window is known never to begin.
+const never = 5 * 366
+
+// asker asks windows when they begin, until that was enough work; nil asks without an end.
+type asker struct {
+	ctx   context.Context //nolint:containedctx // it lives as long as a search
+	left  *int
+	known Known
+	ended bool
+}
+
+func (a *asker) over() bool { return a != nil && a.ended }
+
+// next is when a window begins after a time; zero for never.
+func (a *asker) next(w span, length time.Duration, t time.Time) time.Time {
+	if a == nil {
+		return w.start.Next(t, w.location)
+	}
+	if *a.left--; *a.left < 0 || a.ctx.Err() != nil {
+		a.ended = true
+	}
+	if a.ended {
+		return time.Time{}
+	}
+	key := window{w.text, w.location.String(), length}
+	if d, is := a.known[key]; is && !t.Before(d.after) && (d.begin.IsZero() || t.Before(d.begin)) {
+		return d.begin
+	}
+	begin := w.start.Next(t, w.location)
+	if begin.IsZero() {
+		*a.left -= never
+	} else {
+		*a.left -= int(begin.Sub(t) / (24 * time.Hour))
+	}
+	a.known[key] = due{t, begin}
+	return begin
 }
 
 // Open returns the first intervals within a time in which all of some calendars are open. What is open at an end of the time begins or ends
 // there. The intervals are complete until known, which is before the end of the time if there are more of them, the search was too
 // much work, or ctx is done.
 func Open(ctx context.Context, all []Calendar, s *Search) (found []Interval, known time.Time) {
-	may := func(windows int) bool {
-		if s.Asked <= 0 || ctx.Err() != nil {
-			return false
-		}
-		s.Asked -= max(1, windows)
-		return true
+	if s.Known == nil {
+		s.Known = Known{}
 	}
+	a := &asker{ctx: ctx, left: &s.Work, known: s.Known}
 	t := s.From
 	// Each round moves on to where a calendar opens, or finds an interval.
-	for t.Before(s.To) && len(found) <= s.Most && may(1) {
-		begin, known := opening(all, t, s.To, may)
+	for t.Before(s.To) && len(found) <= s.Most && !a.over() {
+		begin, known := opening(all, t, s.To, a)
 		if !known.IsZero() {
 			return found, known
 		}
@@ -41,7 +90,7 @@ func Open(ctx context.Context, all []Calendar, s *Search) (found []Interval, kno
 		}
 		end := s.To
 		for _, c := range all {
-			if closes := c.closes(begin, may); !closes.IsZero() && closes.Before(end) {
+			if closes := c.closes(begin, a); !closes.IsZero() && closes.Before(end) {
 				end = closes
 			}
 		}
@@ -64,10 +113,10 @@ func Open(ctx context.Context, all []Calendar, s *Search) (found []Interval, kno
 
 // opening is when calendars, one after the other, are open from a time on. known is set if that is not found until to: it is how far the
 // search came.
-func opening(all []Calendar, from, to time.Time, may func(windows int) bool) (begin, known time.Time) {
+func opening(all []Calendar, from, to time.Time, a *asker) (begin, known time.Time) {
 	begin = from
 	for _, c := range all {
-		opens, does := c.opens(begin, may)
+		opens, does := c.opens(begin, a)
 		switch {
 		case does && opens.Before(to):
 			begin = opens // which is not before it

@@ -73,6 +73,7 @@ type span struct {
 	length   time.Duration
 	location *time.Location
 	name     string
+	text     string
 }
 
 // Calendar reads a schedule. The findings are JSON pointers into it; there is a calendar if there are none.
@@ -90,7 +91,7 @@ func (s Schedule) Calendar() (Calendar, []fault.Field) {
 		spans := make([]span, len(all))
 		for i, w := range all {
 			at := at + "/" + strconv.Itoa(i)
-			one := span{length: time.Duration(w.Duration) * time.Second, name: w.Description}
+			one := span{length: time.Duration(w.Duration) * time.Second, name: w.Description, text: w.Cron}
 			if one.name == "" {
 				one.name = w.Cron
 			}
@@ -132,9 +133,13 @@ func zone(name string, otherwise *time.Location) (*time.Location, error) {
 
 // covering is the window that an instant is in and that ends last, of those that have begun first; false if it is in none.
 func covering(all []span, t time.Time) (name string, end time.Time, found bool) {
+	return (*asker)(nil).covering(all, t)
+}
+
+func (a *asker) covering(all []span, t time.Time) (name string, end time.Time, found bool) {
 	for _, w := range all {
 		// A window that began at its length before t is over.
-		begin := w.start.Next(t.Add(-w.length), w.location)
+		begin := a.next(w, w.length, t.Add(-w.length))
 		if begin.IsZero() || begin.After(t) {
 			continue
 		}
@@ -145,11 +150,11 @@ func covering(all []span, t time.Time) (name string, end time.Time, found bool) 
 	return name, end, found
 }
 
-// next is when the next window begins after an instant; zero if none does.
-func next(all []span, t time.Time) time.Time {
+// first is when the next window begins after an instant; zero if none does.
+func (a *asker) first(all []span, t time.Time) time.Time {
 	var first time.Time
 	for _, w := range all {
-		if begin := w.start.Next(t, w.location); !begin.IsZero() && (first.IsZero() || begin.Before(first)) {
+		if begin := a.next(w, 0, t); !begin.IsZero() && (first.IsZero() || begin.Before(first)) {
 			first = begin
 		}
 	}
@@ -166,25 +171,31 @@ func (c Calendar) At(t time.Time) (open bool, window string) {
 }
 
 // Opens is the first instant from t on at which it is open. If none is found, it is how far the search came, or zero if there is none.
-func (c Calendar) Opens(t time.Time) (time.Time, bool) { return c.opens(t, unbounded) }
+func (c Calendar) Opens(t time.Time) (time.Time, bool) { return c.opens(t, nil) }
 
-// unbounded lets a search ask windows as often as it has to.
-func unbounded(int) bool { return true }
-
-// opens is Opens as long as so many windows may be asked.
-func (c Calendar) opens(t time.Time, may func(windows int) bool) (time.Time, bool) {
+// opens is Opens until it was enough work.
+func (c Calendar) opens(t time.Time, a *asker) (time.Time, bool) {
 	for range c.changes() {
-		if !may(len(c.exclude) + len(c.allow)) {
+		_, end, excluded := a.covering(c.exclude, t)
+		if a.over() {
 			return t, false
 		}
-		if _, end, excluded := covering(c.exclude, t); excluded {
+		if excluded {
 			t = end
 			continue
 		}
-		if _, _, allowed := covering(c.allow, t); allowed || len(c.allow) == 0 {
+		_, _, allowed := a.covering(c.allow, t)
+		if a.over() {
+			return t, false
+		}
+		if allowed || len(c.allow) == 0 {
 			return t, true
 		}
-		if t = next(c.allow, t); t.IsZero() {
+		begin := a.first(c.allow, t)
+		if a.over() {
+			return t, false
+		}
+		if t = begin; t.IsZero() {
 			return t, false
 		}
 	}
@@ -197,23 +208,20 @@ func (c Calendar) changes() int {
 }
 
 // Closes is until when it stays open that is open at t; zero if it never closes. One that stays open for very many windows may close later.
-func (c Calendar) Closes(t time.Time) time.Time { return c.closes(t, unbounded) }
+func (c Calendar) Closes(t time.Time) time.Time { return c.closes(t, nil) }
 
-// closes is Closes as long as so many windows may be asked: it may close later than it answers then.
-func (c Calendar) closes(t time.Time, may func(windows int) bool) time.Time {
-	if !may(len(c.exclude)) {
+// closes is Closes until it was enough work: it may close later than it answers then.
+func (c Calendar) closes(t time.Time, a *asker) time.Time {
+	limit := a.first(c.exclude, t)
+	if a.over() {
 		return t
 	}
-	limit := next(c.exclude, t)
 	if len(c.allow) == 0 {
 		return limit
 	}
 	for range c.changes() {
-		if !may(len(c.allow)) {
-			break
-		}
-		_, end, allowed := covering(c.allow, t)
-		if !allowed {
+		_, end, allowed := a.covering(c.allow, t)
+		if !allowed || a.over() {
 			break
 		}
 		if t = end; !limit.IsZero() && !t.Before(limit) {

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -169,7 +170,9 @@ type UseCases struct {
 
 	mu sync.Mutex
 	// kept are documents, and served counts what was served within a minute.
-	kept   map[string]keptDocument
+	kept map[string]keptDocument
+	// making are documents that are made now, each once: the channel is closed then.
+	making map[string]chan struct{}
 	served map[string]window
 	counts counts
 }
@@ -191,6 +194,7 @@ type counts struct{ served, unchanged, unknown, limited atomic.Int64 }
 func New(store Store, c clock.Clock, url string, flows Flows) *UseCases {
 	return &UseCases{
 		flows: flows, store: store, clock: c, url: strings.TrimSuffix(url, "/"), kept: map[string]keptDocument{}, served: map[string]window{},
+		making: map[string]chan struct{}{},
 	}
 }
 
@@ -390,7 +394,10 @@ func (u *UseCases) Read(ctx context.Context, organization int64, kind Kind, toke
 	if err := u.limit(fmt.Sprintf("feed/%d/%d", organization, f.ID), now); err != nil {
 		return d, err
 	}
-	return u.keep(fmt.Sprintf("feed/%d/%s", organization, kind), now, func() (d Document, err error) {
+	return u.keep(ctx, fmt.Sprintf("feed/%d/%s", organization, kind), now, func() (d Document, err error) {
+		if kind == KindWindows { // which takes longer than a transaction should
+			return u.writeWindows(ctx, organization, now)
+		}
 		err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 			d, err = u.write(ctx, tx, organization, kind, now)
 			return err
@@ -401,10 +408,6 @@ func (u *UseCases) Read(ctx context.Context, organization int64, kind Kind, toke
 
 // write writes the document of a kind.
 func (u *UseCases) write(ctx context.Context, tx Tx, organization int64, kind Kind, now time.Time) (Document, error) {
-	if kind == KindWindows {
-		all, err := u.windows(ctx, tx, now)
-		return document(u.windowCalendar(organization, all), "text/calendar; charset=utf-8"), err
-	}
 	if kind == KindFreezes {
 		all, err := tx.FeedFreezes(ctx, now.Add(-past), now, shown)
 		if err != nil {
@@ -432,7 +435,7 @@ func (u *UseCases) Badge(ctx context.Context, organization int64, application, e
 	if err := u.limit(place, now); err != nil {
 		return d, err
 	}
-	return u.keep(place, now, func() (Document, error) {
+	return u.keep(ctx, place, now, func() (Document, error) {
 		var state core.RolloutState
 		var live bool
 		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
@@ -480,26 +483,50 @@ func (u *UseCases) limit(key string, now time.Time) error {
 	return nil
 }
 
-// keep answers a document that was made a short time ago, or makes it.
-func (u *UseCases) keep(key string, now time.Time, write func() (Document, error)) (Document, error) {
-	u.mu.Lock()
-	known, found := u.kept[key]
+// keep answers a document that was made a short time ago, or makes it, or waits for the one that makes it.
+func (u *UseCases) keep(ctx context.Context, key string, now time.Time, write func() (Document, error)) (Document, error) {
+	for {
+		u.mu.Lock()
+		known, found := u.kept[key]
+		if age := now.Sub(known.at); found && age > -fresh && age < fresh {
+			u.mu.Unlock()
+			return known.Document, nil
+		}
+		done, others := u.making[key]
+		if !others {
+			break
+		}
+		u.mu.Unlock()
+		select {
+		case <-done: // made, or to be made by another one
+		case <-ctx.Done():
+			return Document{}, ctx.Err()
+		}
+	}
+	done := make(chan struct{})
+	u.making[key] = done
 	u.mu.Unlock()
-	if age := now.Sub(known.at); found && age >= 0 && age < fresh {
-		return known.Document, nil
-	}
-	made, err := write()
-	if err != nil {
-		return made, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.kept) >= maxKept {
-		clear(u.kept)
-	}
-	u.kept[key] = keptDocument{made, now}
-	return made, nil
+	var made Document
+	err := errNotMade
+	defer func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.making, key)
+		close(done)
+		if err != nil {
+			return
+		}
+		if len(u.kept) >= maxKept {
+			clear(u.kept)
+		}
+		u.kept[key] = keptDocument{made, now}
+	}()
+	made, err = write()
+	return made, err
 }
+
+// errNotMade is of a document whose making has not returned.
+var errNotMade = errors.New("the document was not made")
 
 // authority names this installation in identifiers: they have to differ between installations.
 func (u *UseCases) authority() string {
