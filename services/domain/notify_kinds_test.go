@@ -12,7 +12,8 @@ import (
 )
 
 // D62: a rollout that fails is one alert in Opsgenie, which is noted when something happens to it and closed when another rollout has
-// completed where it was; a workflow of Teams that answers the ID of its card has it updated; a subject gets each change under an ID of its own.
+// completed where it was; a workflow of Teams that answers the ID of its card has it updated; a subject gets each change under an ID of its
+// own.
 func TestMessagesOfAlertsCardsAndSubjects(t *testing.T) {
 	t.Parallel()
 	p := present(t).posting()

@@ -376,7 +376,8 @@ func TestADeploymentHasTheAddressOfWhatIsDeployed(t *testing.T) {
 				t.Errorf("GitHub has the address %v", found)
 			}
 			r.EnvironmentURL = "https://new.example.com"
-			if got, err := s.forge.SetDeployment(t.Context(), r); err != nil || got.Unchanged || f.all[0].statuses[0]["environment_url"] != r.EnvironmentURL {
+			got, err := s.forge.SetDeployment(t.Context(), r)
+			if err != nil || got.Unchanged || f.all[0].statuses[0]["environment_url"] != r.EnvironmentURL {
 				t.Errorf("another address: found %+v, %v, %v", got, err, f.all[0].statuses[0])
 			}
 		}

@@ -24,10 +24,10 @@ func TestTheQueryForBackstageIsOfTheSchema(t *testing.T) {
 		t.Fatal("the page has no query")
 	}
 	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{}}).Schema()
-	if _, errs := gqlparser.LoadQuery(schema, query); errs != nil {
+	if _, errs := gqlparser.LoadQueryWithRules(schema, query, nil); errs != nil {
 		t.Error(errs)
 	}
-	if _, errs := gqlparser.LoadQuery(schema, strings.Replace(query, "liveSince", "aliveSince", 1)); errs == nil {
+	if _, errs := gqlparser.LoadQueryWithRules(schema, strings.Replace(query, "liveSince", "aliveSince", 1), nil); errs == nil {
 		t.Error("a field that does not exist is taken")
 	}
 }

@@ -32,9 +32,8 @@ func WrapForgeMirror(m forge.Named) ForgeMirror {
 		addresses = append(addresses, EnvironmentAddress{Environment: name, URL: m.AddressOf[name]})
 	}
 	return ForgeMirror{
-		Addresses: addresses, Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled, Plans: m.Plans,
-		Deployments: m.Deployments,
-		Author:      m.Author.Name, ChangedAt: m.ChangedAt,
+		Addresses: addresses, Application: m.Application, Environments: m.Environments, Credential: m.Credential, Enabled: m.Enabled,
+		Plans: m.Plans, Deployments: m.Deployments, Author: m.Author.Name, ChangedAt: m.ChangedAt,
 	}
 }
 
