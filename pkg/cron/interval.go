@@ -24,7 +24,7 @@ type Known map[window]due
 
 type window struct {
 	text, zone string
-	// length tells the two questions of a search apart.
+	// length distinguishes the two questions of a search.
 	length time.Duration
 }
 

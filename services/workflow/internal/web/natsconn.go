@@ -68,8 +68,8 @@ func (d guardedDialer) encrypt(c *boundedConn) error {
 			Required  bool `json:"tls_required"`
 			Available bool `json:"tls_available"`
 		}
-		said, isInfo := bytes.CutPrefix(info, []byte("INFO "))
-		if !isInfo || json.Unmarshal(said, &offer) != nil {
+		content, isInfo := bytes.CutPrefix(info, []byte("INFO "))
+		if !isInfo || json.Unmarshal(content, &offer) != nil {
 			return nats.ErrNoInfoReceived
 		}
 		c.before = info

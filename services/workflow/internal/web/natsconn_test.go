@@ -32,16 +32,16 @@ func (h *hostileServer) serve(conn net.Conn) {
 	if !h.encrypted {
 		info = strings.Replace(info, "true}", "false}", 1)
 	}
-	said := h.first
+	begun := h.first
 	if h.encrypted {
 		if !h.first {
 			_, _ = io.WriteString(conn, info)
-			said = true
+			begun = true
 		}
 		conn = tls.Server(conn, h.certificate)
 	}
 	if h.accepting {
-		if !said || h.first {
+		if !begun || h.first {
 			_, _ = io.WriteString(conn, info)
 		}
 		lines := bufio.NewReader(conn)
@@ -67,7 +67,7 @@ func (h *hostileServer) serve(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// D62: whatever a NATS server sends, before or after it takes a connection, encrypted or not, little of it is kept, and the process goes on.
+// D62: whatever a NATS server sends, before or after it takes a connection, encrypted or not, little of it is kept, and the process continues.
 func TestANATSServerThatSendsTooMuch(t *testing.T) {
 	t.Parallel()
 	certificate := httptest.NewTLSServer(nil)

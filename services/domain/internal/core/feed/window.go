@@ -57,7 +57,7 @@ type scheduled struct {
 	changedAt         time.Time
 }
 
-// opening is a time in which something may enter an environment; with unlisted, one from which on nothing is said of that, and without an
+// opening is a time in which something may enter an environment; with unlisted, one from which on nothing is listed of that, and without an
 // application, of anything.
 type opening struct {
 	scheduled

@@ -40,11 +40,13 @@ func pipelines(t *testing.T, n int, schedule func(i int) cron.Schedule) (all []P
 	return all
 }
 
-// D64: however much there is to search, it is bounded, and a calendar says from when on it does not list what there is.
-func TestWindowsSayWhereTheyEnd(t *testing.T) {
+// D64: however much there is to search, it is bounded, and a calendar has an event where its list ends.
+func TestCalendarsOfWindowsHaveTheirEnd(t *testing.T) {
 	t.Parallel()
 	u, now := New(nil, nil, "https://cd.example.com", schedules{}), time.Date(2027, 3, 26, 8, 0, 0, 0, time.UTC)
-	daily := func(int) cron.Schedule { return cron.Schedule{Allow: []cron.Window{{Cron: "0 9 * * *", Duration: 3600}}} }
+	daily := func(int) cron.Schedule {
+		return cron.Schedule{Allow: []cron.Window{{Cron: "0 9 * * *", Duration: 3600}}}
+	}
 	costly := func(i int) (s cron.Schedule) {
 		for n := range cron.MaxWindows {
 			s.Allow = append(s.Allow, cron.Window{Cron: "*/2 * * * *", Duration: 60})
@@ -55,7 +57,7 @@ func TestWindowsSayWhereTheyEnd(t *testing.T) {
 	for name, one := range map[string]struct {
 		from             sources
 		windows, endings int
-		says             string
+		text             string
 	}{
 		"few":               {sources{pipelines: pipelines(t, 2, daily)}, 56, 0, "app-001 may enter production"},
 		"many windows":      {sources{pipelines: pipelines(t, 30, daily)}, 500, 1, "Not all windows are listed from here on"},
@@ -76,12 +78,12 @@ func TestWindowsSayWhereTheyEnd(t *testing.T) {
 		if windows := len(all) - endings; one.windows >= 0 && windows != one.windows || endings < min(one.endings, 1) || one.windows >= 0 && endings != one.endings {
 			t.Errorf("%s: found %d windows and %d ends; want %d and %d", name, windows, endings, one.windows, one.endings)
 		}
-		text := ""
+		written := ""
 		for _, l := range parsed(t, string(u.windowCalendar(1, all))) {
-			text += l[0] + ":" + l[1] + "\n"
+			written += l[0] + ":" + l[1] + "\n"
 		}
-		if !strings.Contains(text, one.says) {
-			t.Errorf("%s: expected %q in %.2000s", name, one.says, text)
+		if !strings.Contains(written, one.text) {
+			t.Errorf("%s: expected %q in %.2000s", name, one.text, written)
 		}
 	}
 	gone, leave := context.WithCancel(t.Context())
