@@ -191,6 +191,9 @@ func deploymentEvents() []Definition {
 			DeploymentID: 11, Name: "#17", Namespace: "shop", URL: "https://git.example.com/shop/deploy/pulls/17", Status: "open",
 		}, "By the deploy workflow, when a deployment has become something outside of Lockstep, such as a pull request or a workflow, and when "+
 			"that changes. It may precede the passage into the environment.", EmitterProgram),
+		define(PathDomain, "", DeploymentNudged{RolloutID: 7, DeploymentID: 11, Watch: "deployment/11"},
+			"By the domain service, when a caller reports that what a deployment is outside of Lockstep has changed. The deploy workflow looks at it.",
+			EmitterDomain),
 		define(PathDomain, "", DeploymentGateReached{DeploymentID: 11, Weight: 25},
 			"By the deploy workflow, when a service has reached a gate.", EmitterProgram),
 		define(PathDomain, "", DeploymentAdvance{DeploymentID: 11, Weight: 25}, "By the deploy workflow, when a service may pass the gate.",

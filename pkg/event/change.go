@@ -34,6 +34,18 @@ type DeploymentSubmitted struct {
 // EventType is com.gitlab.cd.deployment.submitted.
 func (DeploymentSubmitted) EventType() string { return TypeDeploymentSubmitted }
 
+// DeploymentNudged is com.gitlab.cd.deployment.nudged: what the deployment is outside of Lockstep may have changed, so its program need not
+// wait any longer. It says nothing about the state there, which the program reads itself.
+type DeploymentNudged struct {
+	RolloutID    int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
+	// Watch is "deployment/" and the number of the deployment, in place of the id of a watch.
+	Watch string `json:"watch" jsonschema:"minLength=1,maxLength=64"`
+}
+
+// EventType is com.gitlab.cd.deployment.nudged.
+func (DeploymentNudged) EventType() string { return TypeDeploymentNudged }
+
 // FileChange is the change to one file, for people to read.
 type FileChange struct {
 	// Path is the path of the file.

@@ -33,6 +33,7 @@ const (
 	TypeRolloutEnvironmentFailed         = "com.gitlab.cd.rollout_environment.failed"
 	TypeDeploymentStarted                = "com.gitlab.cd.deployment.started"
 	TypeDeploymentCommitted              = "com.gitlab.cd.deployment.committed"
+	TypeDeploymentNudged                 = "com.gitlab.cd.deployment.nudged"
 	TypeDeploymentSubmitted              = "com.gitlab.cd.deployment.submitted"
 	TypeDeploymentGateReached            = "com.gitlab.cd.deployment.gate_reached"
 	TypeDeploymentAdvance                = "com.gitlab.cd.deployment.advance"

@@ -24,7 +24,7 @@ func (c checked) post(path, token, kind, body string) (code int, answer string) 
 	c.t.Helper()
 	none := http.NotFoundHandler()
 	h := api.NewHandler(api.Deps{
-		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Evaluations: c.rollouts, Clock: c.now,
+		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Evaluations: c.rollouts, Deployments: c.rollouts, Clock: c.now,
 		Tokens: api.Tokens{
 			"reports": {Organization: org, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)},
 			"deploys": {Organization: org, Type: core.PrincipalAgent, ID: 2, Name: "cd", Permissions: core.RoleDeployer.Permissions()},

@@ -64,6 +64,7 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 		event.RolloutAborted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
 		event.RolloutRetryRequested{RolloutID: r.ID},
 		event.CheckNudged{CheckRunID: 1},
+		event.DeploymentNudged{RolloutID: r.ID, DeploymentID: deployment, Watch: "deployment/1"},
 		event.CheckReported{CheckRunID: 1, Phase: "success"},
 		event.PullRequestRead{PullRequestID: 1, Run: 1, State: "open", Into: "main", Head: strings.Repeat("0", 40)},
 		event.RolloutPassagesRevoked{RolloutID: r.ID},

@@ -69,7 +69,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 		}},
 		Access: s.access,
 		Export: s.evidence,
-		Checks: s.checks, Evaluations: s.rollouts, Triggers: s.triggers,
+		Checks: s.checks, Evaluations: s.rollouts, Deployments: s.rollouts, Triggers: s.triggers,
 		Chats: s.chats, Feeds: s.feeds, Log: s.log,
 		Clock: clock.System(),
 	}), nil

@@ -231,7 +231,7 @@ func (d Door) isWildcard() bool { return strings.ContainsAny(d.Subject, "*>") }
 // ofDomain are the events that the domain service alone emits (D47).
 func ofDomain() []string {
 	return []string{
-		"approval.resolved", "call.answered", "check.nudged", "environment.places_changed", "credential.changed", "policy_set.changed", "rollout.abort_requested",
+		"approval.resolved", "call.answered", "check.nudged", "deployment.nudged", "environment.places_changed", "credential.changed", "policy_set.changed", "rollout.abort_requested",
 		"rollout.passage_granted",
 		"rollout.passages_revoked", "rollout.retry_requested",
 	}

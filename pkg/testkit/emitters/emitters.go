@@ -37,6 +37,7 @@ func table() map[string][]event.Emitter {
 		event.TypeRolloutRetryRequested: domain,
 		event.TypeApprovalResolved:      domain,
 		event.TypeCheckNudged:           domain,
+		event.TypeDeploymentNudged:      domain,
 		// What may be changed where, which the engine enforces.
 		event.TypeRolloutPassagesRevoked:   domain,
 		event.TypeEnvironmentPlacesChanged: domain,

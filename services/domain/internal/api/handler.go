@@ -31,6 +31,8 @@ type Deps struct {
 	Checks Checks
 	// Evaluations answers EvaluateCheckPath.
 	Evaluations Evaluations
+	// Deployments takes what is sent to ReportDeploymentPath.
+	Deployments Deployments
 	// Triggers takes what is sent to EventsPath.
 	Triggers Triggers
 	Clock    clock.Clock
@@ -48,8 +50,8 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, EventsPath, ChatPath, /session where a browser signs
-// in and out (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with the documentation, and
+// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath, ChatPath, /session
+// where a browser signs in and out (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with the documentation, and
 // the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
@@ -58,6 +60,7 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
+	mux.Handle(ReportDeploymentPath, keys.authenticate(reportDeploymentHandler(d.Deployments)))
 	mux.Handle(EventsPath, keys.authenticate(eventsHandler(d.Triggers)))
 	if d.Chats != nil {
 		chats := chatHandler{d.Chats, d.Log}

@@ -32,7 +32,7 @@ const (
 	MayFreeze
 	// MayBypass is to let one rollout past freezes, for everybody to see.
 	MayBypass
-	// MayReport is to report the statuses of checks.
+	// MayReport is to report the statuses of checks, and that what is deployed has changed.
 	MayReport
 )
 
@@ -176,6 +176,7 @@ const (
 	ActionReportCheck             Action = "reportCheck"
 	ActionDecideCheck             Action = "decideCheck"
 	ActionEvaluateCheck           Action = "evaluateCheck"
+	ActionNudgeDeployment         Action = "nudgeDeployment" // by what is deployed, over HTTP
 	ActionPutPolicySet            Action = "putPolicySet"
 	ActionAnswerCall              Action = "answerCall"
 	ActionStopRollback            Action = "stopAutomaticRollback"
@@ -267,7 +268,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayFreeze, true
 	case ActionBypassFreeze:
 		return MayBypass, true
-	case ActionReportCheck, ActionEvaluateCheck:
+	case ActionReportCheck, ActionEvaluateCheck, ActionNudgeDeployment:
 		return MayReport, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow,
 		ActionDisableArtifactSource, ActionEnableArtifactSource, ActionRemoveArtifactSource, ActionReplaceArtifactSource, ActionAddService,

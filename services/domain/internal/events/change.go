@@ -113,6 +113,7 @@ func ofRollouts() map[string]reader {
 		event.TypeEnvironmentPlacesChanged: as(func(event.EnvironmentPlacesChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeApprovalResolved:         as(func(event.ApprovalResolved) rollout.Change { return rollout.Noted{} }),
 		event.TypeCheckNudged:              as(func(event.CheckNudged) rollout.Change { return rollout.Noted{} }),
+		event.TypeDeploymentNudged:         as(func(event.DeploymentNudged) rollout.Change { return rollout.Noted{} }),
 		event.TypePolicySetChanged:         as(func(event.PolicySetChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCredentialChanged:        as(func(event.CredentialChanged) rollout.Change { return rollout.Noted{} }),
 		event.TypeCallAnswered:             as(func(event.CallAnswered) rollout.Change { return rollout.Noted{} }),

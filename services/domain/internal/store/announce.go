@@ -56,6 +56,13 @@ func (t *tx) Nudge(ctx context.Context, n rollout.Nudge) error {
 	return t.announce(ctx, n.Organization, n.RolloutID, n.At, event.CheckNudged{CheckRunID: n.RunID})
 }
 
+// NudgeDeployment implements rollout.Tx.
+func (t *tx) NudgeDeployment(ctx context.Context, n rollout.DeploymentNudge) error {
+	return t.announce(ctx, n.Organization, n.RolloutID, n.At, event.DeploymentNudged{
+		RolloutID: n.RolloutID, DeploymentID: n.DeploymentID, Watch: fmt.Sprintf("deployment/%d", n.DeploymentID),
+	})
+}
+
 // AnnounceCallAnswer implements policy.CallTx.
 func (t *tx) AnnounceCallAnswer(ctx context.Context, r core.CallRequest, approved bool, reason string, at time.Time) error {
 	return t.publish(ctx, r.WorkflowID, at, event.CallAnswered{

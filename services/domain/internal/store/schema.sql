@@ -897,11 +897,13 @@ CREATE TABLE cd_deployment_links (
     status text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    reported text[] NOT NULL DEFAULT '{}'::text[],
     CONSTRAINT cd_deployment_links_pkey PRIMARY KEY (organization_id, deployment_id),
     CONSTRAINT cd_deployment_links_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
     CONSTRAINT cd_deployment_links_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_deployment_links_name_is_given CHECK (((length(name) >= 1) AND (length(name) <= 255))),
     CONSTRAINT cd_deployment_links_namespace_is_bounded CHECK ((length(namespace) <= 255)),
+    CONSTRAINT cd_deployment_links_reported_is_known CHECK ((reported <@ ARRAY['Pending'::text, 'Running'::text, 'Succeeded'::text, 'Failed'::text, 'Error'::text])),
     CONSTRAINT cd_deployment_links_status_is_bounded CHECK ((length(status) <= 500)),
     CONSTRAINT cd_deployment_links_url_is_one CHECK (((url = ''::text) OR ((url ~ '^https?://[^[:space:]]+$'::text) AND (length(url) <= 2048))))
 );
@@ -913,6 +915,8 @@ COMMENT ON COLUMN cd_deployment_links.name IS
     'What it is called there, such as #17.';
 COMMENT ON COLUMN cd_deployment_links.namespace IS
     'The namespace there; empty for none.';
+COMMENT ON COLUMN cd_deployment_links.reported IS
+    'The phases that were reported over HTTP under this name: a repeated report is a no-op.';
 COMMENT ON COLUMN cd_deployment_links.status IS
     'What it says of itself, such as merged by ann; empty for nothing.';
 COMMENT ON COLUMN cd_deployment_links.url IS

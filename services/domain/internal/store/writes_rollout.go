@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
@@ -164,6 +165,14 @@ func (t *tx) SaveDeploymentLink(ctx context.Context, l core.DeploymentLink) erro
 		OrganizationID: t.organization, DeploymentID: l.DeploymentID, Name: l.Name, Namespace: l.Namespace, Url: l.URL, Status: l.Status,
 	})
 	return pg.Classify(err, "save link of deployment %d", l.DeploymentID)
+}
+
+// NoteNudge implements rollout.Tx.
+func (t *tx) NoteNudge(ctx context.Context, r rollout.OutsideReport) (bool, error) {
+	n, err := t.q.NoteDeploymentReport(ctx, query.NoteDeploymentReportParams{
+		OrganizationID: t.organization, DeploymentID: r.DeploymentID, Name: r.Name, Namespace: r.Namespace, Phase: r.Phase,
+	})
+	return n > 0, pg.Classify(err, "note a report about deployment %d", r.DeploymentID)
 }
 
 // Record implements rollout.Tx: the row, and the state that it changes. Neither is waited for: their errors are returned

@@ -2,6 +2,10 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -147,3 +151,91 @@ func (m GatePassage) deployment() int64 { return m.DeploymentID }
 func (m DeploymentCommitted) deployment() int64 { return m.DeploymentID }
 
 func (m DeploymentSubmitted) deployment() int64 { return m.Link.DeploymentID }
+
+// OutsideReport is a report of what a deployment is outside of Lockstep, such as a Workflow of Argo, that its phase has changed (R2-30).
+type OutsideReport struct {
+	DeploymentID    int64
+	Name, Namespace string
+	Phase           string
+}
+
+// DeploymentNudge wakes the program of a deployment.
+type DeploymentNudge struct {
+	Organization, RolloutID, DeploymentID int64
+	At                                    time.Time
+}
+
+// maxOutsideName bounds the name and the namespace of a report, in bytes.
+const maxOutsideName = 255
+
+// OutsidePhases are the phases that reports may have: those of a Workflow of Argo (R2-28).
+func OutsidePhases() []string { return []string{"Pending", "Running", "Succeeded", "Failed", "Error"} }
+
+func (r OutsideReport) check() error {
+	var wrong []fault.Field
+	if r.DeploymentID <= 0 {
+		wrong = append(wrong, fault.Field{Name: "/deployment", Problem: "found no number; expected that of a deployment"})
+	}
+	if len(r.Name) < 1 || len(r.Name) > maxOutsideName {
+		wrong = append(wrong, fault.Field{Name: "/name", Problem: fmt.Sprintf("found %d bytes; expected 1 to %d", len(r.Name), maxOutsideName)})
+	}
+	if len(r.Namespace) > maxOutsideName {
+		wrong = append(wrong, fault.Field{
+			Name: "/namespace", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(r.Namespace), maxOutsideName),
+		})
+	}
+	if !slices.Contains(OutsidePhases(), r.Phase) {
+		wrong = append(wrong, fault.Field{
+			Name: "/phase", Problem: fmt.Sprintf("found %.100q; expected one of %s", r.Phase, strings.Join(OutsidePhases(), ", ")),
+		})
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return nil
+}
+
+// NudgeDeployment has the program of a deployment look at what the deployment is outside of Lockstep (R2-30). It answers whether the program
+// was woken: a phase wakes it once, and only under the name that its program has reported last, while the deployment is under way. A report
+// proves nothing else: what is true is what the program reads. One that was repeated, or is kept and sent again later, is a no-op.
+func (u *UseCases) NudgeDeployment(ctx context.Context, a core.Actor, r OutsideReport) (woken bool, err error) {
+	// Before numbers are looked up, which would reveal what exists.
+	if err := a.MaySomewhere(core.ActionNudgeDeployment); err != nil {
+		return false, err
+	}
+	if len(a.CheckKeys) > 0 {
+		return false, fault.New(fault.Denied, "the token reports only the checks %s; found a deployment", strings.Join(a.CheckKeys, ", "))
+	}
+	if err := r.check(); err != nil {
+		return false, err
+	}
+	err = core.Within(ctx, u.store, a, core.ActionNudgeDeployment, func(ctx context.Context, tx Tx) error {
+		woken = false
+		now := u.clock.Now()
+		t, b, d, err := lockDeployment(ctx, tx, cause{Actor: a, at: now}, r.DeploymentID)
+		if err != nil {
+			return err
+		}
+		environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{b.EnvironmentID})
+		if err != nil {
+			return err
+		}
+		e, ok := environments[b.EnvironmentID]
+		if !ok {
+			return fault.New(fault.NotFound, "environment %d does not exist", b.EnvironmentID)
+		}
+		if err := a.MayIn(core.ActionNudgeDeployment, e.Target(t.rollout.ApplicationID)); err != nil {
+			return err
+		}
+		if d.State.Terminal() || t.rollout.State.Terminal() {
+			return nil
+		}
+		if woken, err = tx.NoteNudge(ctx, r); err != nil || !woken {
+			return err
+		}
+		return tx.NudgeDeployment(ctx, DeploymentNudge{
+			Organization: a.Organization, RolloutID: t.rollout.ID, DeploymentID: r.DeploymentID, At: now,
+		})
+	})
+	return woken, err
+}

@@ -157,6 +157,11 @@ type CheckRunTx interface {
 	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	// Nudge publishes a nudge.
 	Nudge(ctx context.Context, n Nudge) error
+	// NoteNudge records that the phase of what a deployment is outside was reported; false if it is known already, or the name is no longer
+	// that of the deployment.
+	NoteNudge(ctx context.Context, r OutsideReport) (bool, error)
+	// NudgeDeployment publishes a nudge of a deployment.
+	NudgeDeployment(ctx context.Context, n DeploymentNudge) error
 	// SnapshotsByDeployment are what deployments have committed.
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 }

@@ -28,10 +28,16 @@ VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parame
 ON CONFLICT (organization_id, deployment_id) DO NOTHING;
 
 -- name: UpsertDeploymentLink :exec
-INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status)
+INSERT INTO cd_deployment_links AS l (organization_id, deployment_id, name, namespace, url, status)
 VALUES (@organization_id, @deployment_id, @name, @namespace, @url, @status)
 ON CONFLICT (organization_id, deployment_id) DO UPDATE
-SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status;
+SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status,
+    reported = CASE WHEN (l.name, l.namespace) = (excluded.name, excluded.namespace) THEN l.reported ELSE '{}' END;
+
+-- name: NoteDeploymentReport :execrows
+-- Nothing for a phase that is known already, and for another name than the deployment has outside now.
+UPDATE cd_deployment_links SET reported = reported || ARRAY[@phase::text]
+WHERE organization_id = @organization_id AND deployment_id = @deployment_id AND name = @name AND namespace = @namespace AND NOT @phase::text = ANY(reported);
 
 -- name: LinksByDeployment :many
 SELECT deployment_id, name, namespace, url, status FROM cd_deployment_links

@@ -254,6 +254,8 @@ type CdDeploymentLink struct {
 	Status    string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// The phases that were reported over HTTP under this name: a repeated report is a no-op.
+	Reported []string
 }
 
 // No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.

@@ -679,6 +679,34 @@ func (q *Queries) Marks(ctx context.Context, organizationID int64, ids []int64) 
 	return items, nil
 }
 
+const noteDeploymentReport = `-- name: NoteDeploymentReport :execrows
+UPDATE cd_deployment_links SET reported = reported || ARRAY[$1::text]
+WHERE organization_id = $2 AND deployment_id = $3 AND name = $4 AND namespace = $5 AND NOT $1::text = ANY(reported)
+`
+
+type NoteDeploymentReportParams struct {
+	Phase          string
+	OrganizationID int64
+	DeploymentID   int64
+	Name           string
+	Namespace      string
+}
+
+// Nothing for a phase that is known already, and for another name than the deployment has outside now.
+func (q *Queries) NoteDeploymentReport(ctx context.Context, arg NoteDeploymentReportParams) (int64, error) {
+	result, err := q.db.Exec(ctx, noteDeploymentReport,
+		arg.Phase,
+		arg.OrganizationID,
+		arg.DeploymentID,
+		arg.Name,
+		arg.Namespace,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const recordedInputs = `-- name: RecordedInputs :one
 SELECT r.inputs FROM cd_rollouts r
 JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = $1
@@ -1210,10 +1238,11 @@ func (q *Queries) TraceOfVersionSet(ctx context.Context, organizationID int64, i
 }
 
 const upsertDeploymentLink = `-- name: UpsertDeploymentLink :exec
-INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status)
+INSERT INTO cd_deployment_links AS l (organization_id, deployment_id, name, namespace, url, status)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (organization_id, deployment_id) DO UPDATE
-SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status
+SET name = excluded.name, namespace = excluded.namespace, url = excluded.url, status = excluded.status,
+    reported = CASE WHEN (l.name, l.namespace) = (excluded.name, excluded.namespace) THEN l.reported ELSE '{}' END
 `
 
 type UpsertDeploymentLinkParams struct {

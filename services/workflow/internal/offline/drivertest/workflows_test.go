@@ -309,6 +309,41 @@ func TestAWorkflowForEachDeployment(t *testing.T) {
 	}
 }
 
+// R2-30: a report over HTTP has its Workflow looked at at once, and decides nothing: one that says too much changes nothing, and without any
+// the Workflow is polled.
+func TestAReportLeadsToALook(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := argoShop(t)
+			w.argo.takes["api"], w.argo.takes["worker"] = 200*time.Second, 10*time.Second
+			began := w.now
+			for _, after := range []time.Duration{100 * time.Second, 201 * time.Second} { // early, as a forged one may be, and right behind the end
+				w.answer(event.TypeDeploymentNudged, after, object{"rollout_id": 7, "deployment_id": 11, "watch": "deployment/11"})
+			}
+			w.answer(event.TypeDeploymentNudged, 50*time.Second, object{"rollout_id": 7, "deployment_id": 99, "watch": "deployment/99"})
+			w.answer(event.TypeDeploymentNudged, 65*time.Second, object{"rollout_id": 8, "deployment_id": 11, "watch": "deployment/11"})
+			if failure := w.run(driver.Deploy, workflowInputs(edit)); failure != "" {
+				t.Fatal(failure)
+			}
+			at := map[time.Duration]bool{}
+			for _, look := range w.argo.looks {
+				at[look.Sub(began)] = true
+			}
+			if !at[100*time.Second] || !at[201*time.Second] || at[50*time.Second] || at[65*time.Second] {
+				t.Errorf("looked at %v, expected 1m40s and 3m21s among them, and neither 50s nor 1m5s", slices.Sorted(maps.Keys(at)))
+			}
+			if took := w.now.Sub(began); took != 201*time.Second {
+				t.Errorf("the rollout took %s, expected 3m21s", took)
+			}
+			if !slices.Contains(w.story, "deployment.healthy deployment_id=11") {
+				t.Errorf("story %q", w.story)
+			}
+		})
+	}
+}
+
 // R2-28: a failed Workflow fails its deployment with its message and that of the step, and the other one is stopped.
 func TestAFailedWorkflow(t *testing.T) {
 	t.Parallel()
