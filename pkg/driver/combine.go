@@ -19,9 +19,10 @@ const Combined = "combined"
 
 // parts is what a combination uses of a driver.
 type parts struct {
-	Deploy  *export `json:"deploy"`
-	Preview *export `json:"preview"`
-	Plan    *export `json:"plan"`
+	Deploy    *export `json:"deploy"`
+	Preview   *export `json:"preview"`
+	Plan      *export `json:"plan"`
+	Cancelled *export `json:"cancelled"`
 }
 
 // export is a global of a module.
@@ -40,6 +41,9 @@ func (p parts) byName() map[string]*export {
 	}
 	if p.Plan != nil {
 		all["plan"] = p.Plan
+	}
+	if p.Cancelled != nil {
+		all["cancelled"] = p.Cancelled
 	}
 	return all
 }
@@ -62,8 +66,9 @@ var (
 )
 
 // Combine returns a driver whose deploy program carries a rollout through environments of all these drivers; each environment of the
-// rollout's input names its own in the member driver. It has a preview, and a plan, if all of them have one. The order of the bundles does
-// not matter. The error is Refused for a driver that cannot be combined, and for too many files.
+// rollout's input names its own in the member driver. It has a preview, and a plan, if all of them have one, and a program for cancelled
+// rollouts if one has. The order of the bundles does not matter. The error is Refused for a driver that cannot be combined, and for too many
+// files.
 func Combine(bundles ...*Bundle) (*Bundle, error) {
 	bundles = slices.SortedFunc(slices.Values(bundles), func(a, b *Bundle) int { return strings.Compare(a.Ref(), b.Ref()) })
 	bundles = slices.CompactFunc(bundles, func(a, b *Bundle) bool { return a.Ref() == b.Ref() })
@@ -102,6 +107,19 @@ func Combine(bundles ...*Bundle) (*Bundle, error) {
 	}
 	if plans {
 		c.examines(Plan, "Lists what a deploy would change.", bundles, func(b *Bundle) *export { return b.manifest.Parts.Plan })
+	}
+	if cancels := slices.DeleteFunc(slices.Clone(bundles), func(b *Bundle) bool { return b.manifest.Parts.Cancelled == nil }); len(cancels) > 0 {
+		c.manifest.Workflows[string(Cancelled)] = "v1/cancelled.star"
+		c.program("v1/cancelled.star", "Stops what a cancelled rollout has left behind. Inputs: cancelled, rollout, version_set, pipeline.",
+			`load("lockstep:idiom@1", "together")`, cancels, func(b *Bundle) *export { return b.manifest.Parts.Cancelled },
+			`problems = together([
+    (DRIVERS[environment["driver"]], rollout, environment)
+    for environment in rollout["environments"]
+    if environment["id"] in cancelled["environments"] and environment["driver"] in DRIVERS
+])
+found = [problem for problem in problems if problem]
+if found:
+    fail("; ".join(found))`)
 	}
 	text, err := json.MarshalIndent(c.manifest, "", "  ")
 	if err != nil {

@@ -61,7 +61,15 @@ func TestDriversAreCombined(t *testing.T) {
 			}
 		}
 	}
+	// D53: of the three, Argo Workflows alone leaves something behind when a rollout is cancelled.
+	p, err := kept.Program(driver.Cancelled)
+	if err != nil || !strings.Contains(string(p.Source), `"argo-workflows@1": part_0`) || strings.Contains(string(p.Source), "kubernetes@1") {
+		t.Errorf("after a cancellation: %v\n%s", err, p.Source)
+	}
 	other, err := driver.Combine(argo, plain)
+	if err == nil && other.Has(driver.Cancelled) {
+		t.Error("two of them leave nothing behind; found a program for cancelled rollouts")
+	}
 	if err != nil || other.Digest() == all.Digest() {
 		t.Errorf("two of the three: %v, the digest is the same", err)
 	}

@@ -31,13 +31,15 @@ const (
 	Preview Workflow = "preview"
 	// Plan lists what kinds of things a deploy would change, and changes nothing (R4-19). It is optional, and run before a rollout begins.
 	Plan Workflow = "plan"
+	// Cancelled stops what a rollout has left behind that was cancelled. It is optional.
+	Cancelled Workflow = "cancelled"
 )
 
 // A Workflow names one of a driver's programs.
 type Workflow string
 
 // Workflows returns all workflows that a driver may have, in the order in which an environment needs them.
-func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Plan, Deploy} }
+func Workflows() []Workflow { return []Workflow{Onboarding, Setup, Preview, Plan, Deploy, Cancelled} }
 
 // Inputs returns the names of the inputs of a workflow's program; each is a global there.
 func (w Workflow) Inputs() []string {
@@ -50,6 +52,8 @@ func (w Workflow) Inputs() []string {
 		return []string{"preview", "rollout", "version_set"}
 	case Deploy:
 		return []string{"pipeline", "rollout", "version_set"}
+	case Cancelled:
+		return []string{"cancelled", "pipeline", "rollout", "version_set"}
 	case Check:
 		return []string{"check", "config", "subject"}
 	default:
@@ -110,8 +114,8 @@ func (b *Bundle) ApplicationEnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.ApplicationEnvironmentSchema])
 }
 
-// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview or
-// Plan.
+// Program returns one of the driver's workflows. Every bundle has the three that E32 names; the error is NotFound for a missing Preview,
+// Plan or Cancelled.
 func (b *Bundle) Program(w Workflow) (Program, error) {
 	path, ok := b.manifest.Workflows[string(w)]
 	if b.IsCheck() && w == Check {

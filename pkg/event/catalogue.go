@@ -155,7 +155,7 @@ func rolloutEvents() []Definition {
 			Places: examplePlaces(),
 		},
 			"By the domain service, once the rollout is not on hold and every approval that the passage needs has been given.", EmitterDomain),
-		define(PathDomain, "", RolloutPassagesRevoked{RolloutID: 7},
+		define(PathDomain, "", RolloutPassagesRevoked{RolloutID: 7, Cancelled: true},
 			"By the domain service, when the rollout has ended, or a wave of a fleet may never begin. Its run may change nothing from then on.", EmitterDomain),
 		define(PathDomain, "", RolloutAbortRequested{RolloutID: 7, Reason: "errors at 25 %"},
 			"By the domain service, when a member aborts the rollout.", EmitterDomain),

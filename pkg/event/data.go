@@ -350,6 +350,8 @@ type Place struct {
 // begin, and its run may change nothing any more.
 type RolloutPassagesRevoked struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// Cancelled is true if the rollout was cancelled: for an hour, the program cancelled of its drivers may take back what it has begun.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // EnvironmentPlacesChanged is com.gitlab.cd.environment.places_changed: what belongs to an environment, or to one application in it,

@@ -12,6 +12,20 @@ import (
 // RolloutRun returns the id of the run of a rollout.
 func RolloutRun(rollout int64) string { return "rollout-" + strconv.FormatInt(rollout, 10) }
 
+// CancelledRun returns the id of the run that stops what a cancelled rollout has left behind.
+func CancelledRun(rollout int64) string { return RolloutRun(rollout) + cancelledSuffix }
+
+// CancelledRollout returns the number of the cancelled rollout that a run stops the rest of; 0 for any other run.
+func CancelledRollout(run string) int64 {
+	rollout, is := strings.CutSuffix(run, cancelledSuffix)
+	if !is {
+		return 0
+	}
+	return Rollout(rollout)
+}
+
+const cancelledSuffix = "-cancelled"
+
 // PreviewRun returns the id of the run of a preview.
 func PreviewRun(preview int64) string { return "preview-" + strconv.FormatInt(preview, 10) }
 
@@ -118,7 +132,7 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|forge-pull-[0-9]+-[0-9]+|` +
+	`^(rollout-[0-9]+(-cancelled)?|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|forge-pull-[0-9]+-[0-9]+|` +
 		`environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 

@@ -11,12 +11,27 @@ func TestRunsOfTheDomainServiceAreReserved(t *testing.T) {
 	t.Parallel()
 	for run, want := range map[string]bool{
 		id.RolloutRun(78): true, id.PreviewRun(5): true, id.OnboardingRun(3, 2): true, id.SetupRun(5, 1): true, "rollout-078": true,
-		"rollout-": false, id.NotificationRun(4, 2): true, "notification-4": false, "rollout-7a": false, "my-rollout-7": false, "rollout-7/x": false, "environment-3-onboarding": false,
+		"rollout-": false, id.NotificationRun(4, 2): true, "notification-4": false, id.CancelledRun(78): true, "rollout-78-cancelled-1": false, "rollout-7a": false, "my-rollout-7": false, "rollout-7/x": false, "environment-3-onboarding": false,
 		"nightly": false, "": false, id.ForgeStatusRun(4, 2): true, "forge-status-4": false,
 	} {
 		if got := id.ReservedRun(run); got != want {
 			t.Errorf("%q: found %t, expected %t", run, got, want)
 		}
+	}
+}
+
+// TestRunsAfterACancellation: only the exact form is read, and such a run is not that of the rollout.
+func TestRunsAfterACancellation(t *testing.T) {
+	t.Parallel()
+	for run, want := range map[string]int64{
+		id.CancelledRun(7): 7, "rollout-7": 0, "rollout-07-cancelled": 0, "rollout--cancelled": 0, "rollout-7-cancelled-cancelled": 0, "x": 0,
+	} {
+		if got := id.CancelledRollout(run); got != want {
+			t.Errorf("%q: found %d, expected %d", run, got, want)
+		}
+	}
+	if got := id.Rollout(id.CancelledRun(7)); got != 0 {
+		t.Errorf("found that it is the run of rollout %d", got)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guardian := guard.New(kept, registry, log)
+	guardian := guard.New(kept, registry, wall, log)
 	catalogue := worker.NewCatalogue(kept, declarations.OfWorker, wall, log)
 	registry.Add(catalogue)
 	hub := worker.NewHub(worker.Deps{

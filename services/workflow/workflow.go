@@ -122,7 +122,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if err != nil {
 		return err
 	}
-	guardian := guard.New(executions, registry, log)
+	guardian := guard.New(executions, registry, wall, log)
 	policies := callpolicy.NewRegistry(executions, wall, log).SampleCalls(c.PolicySamplesPerHour)
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)

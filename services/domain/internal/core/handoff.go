@@ -24,6 +24,8 @@ const (
 	HandoffApplicationEnvironment HandoffSubject = "application_environment"
 	HandoffPreview                HandoffSubject = "preview"
 	HandoffCheck                  HandoffSubject = "check"
+	// HandoffCancellation is of a rollout that was cancelled.
+	HandoffCancellation HandoffSubject = "cancellation"
 )
 
 // The programs of a driver (E32).
@@ -35,6 +37,8 @@ const (
 	ProgramPreview = "preview"
 	// ProgramPlan is one that a driver need not have either.
 	ProgramPlan = "plan"
+	// ProgramCancelled stops what a cancelled rollout has left behind; a driver need not have it, either.
+	ProgramCancelled = "cancelled"
 	// ProgramCheck is that of a check kind.
 	ProgramCheck = "check"
 )

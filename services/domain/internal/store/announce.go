@@ -40,7 +40,7 @@ func (t *tx) Grant(ctx context.Context, p rollout.Passage) error {
 
 // Revoke implements rollout.Tx.
 func (t *tx) Revoke(ctx context.Context, e rollout.End) error {
-	return t.announce(ctx, e.Organization, e.RolloutID, e.At, event.RolloutPassagesRevoked{RolloutID: e.RolloutID})
+	return t.announce(ctx, e.Organization, e.RolloutID, e.At, event.RolloutPassagesRevoked{RolloutID: e.RolloutID, Cancelled: e.Cancelled})
 }
 
 // Command implements rollout.Tx.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -157,6 +158,14 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 		Changes:    given(s.Changes),
 	})
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
+}
+
+// AddCancellation implements rollout.Tx.
+func (t *tx) AddCancellation(ctx context.Context, rollout int64, inputs json.RawMessage, at time.Time) error {
+	err := t.q.InsertCancellation(ctx, query.InsertCancellationParams{
+		OrganizationID: t.organization, WorkflowID: id.RolloutRun(rollout), CancelledWorkflowID: id.CancelledRun(rollout), Inputs: inputs, At: at,
+	})
+	return pg.Classify(err, "hand over the cancellation of rollout %d", rollout)
 }
 
 // SaveDeploymentLink implements rollout.Tx.
@@ -329,6 +338,7 @@ func (t *tx) SetWorkflowRef(ctx context.Context, kind core.HandoffSubject, id in
 		err = t.q.SetPreviewWorkflowRef(ctx, &ref, t.organization, id)
 	case core.HandoffCheck:
 		err = t.q.SetCheckRunWorkflowRef(ctx, &ref, t.organization, id)
+	case core.HandoffCancellation: // the run's id follows from the rollout's
 	}
 	return pg.Classify(err, "store workflow of %s %d", kind, id)
 }

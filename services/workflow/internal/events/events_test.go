@@ -295,6 +295,8 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 	wave.Granted = &guard.Passage{Environment: 5, Wave: 2, Places: []activity.Place{{Agent: 8}}, At: noon}
 	passage.Granted = &guard.Passage{Environment: 5, Pinned: []int{50}, At: noon}
 	aborted.Aborted, retried.Retried, revoked.Revoked = true, true, true
+	cancelled := revoked
+	cancelled.Cancelled = true
 	for _, tt := range []struct {
 		name, source string
 		data         event.Data
@@ -309,6 +311,8 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 		{"an abort", "/services/domain", event.RolloutAbortRequested{RolloutID: 3}, []guard.Change{aborted}},
 		{"a retry", "/services/domain", event.RolloutRetryRequested{RolloutID: 3}, []guard.Change{retried}},
 		{"the end", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3}, []guard.Change{revoked}},
+		{"a cancellation", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true}, []guard.Change{cancelled}},
+		{"a cancellation of a program", "/services/workflow", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true}, nil},
 		{"another event", "/services/domain", event.RolloutStarted{RolloutID: 3}, nil},
 		{
 			"places", "/services/domain",

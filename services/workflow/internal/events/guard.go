@@ -46,7 +46,7 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 		if err != nil {
 			return c, false, err
 		}
-		rollout, c.Revoked = data.RolloutID, true
+		rollout, c.Revoked, c.Cancelled = data.RolloutID, true, data.Cancelled
 	case event.TypeEnvironmentPlacesChanged:
 		data, err := event.Decode[event.EnvironmentPlacesChanged](wire)
 		c.Territory = &guard.Territory{

@@ -75,8 +75,15 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 		if c.Retried {
 			p.RetriedAt = &c.At
 		}
+		if c.Cancelled {
+			p.CancelledAt = &c.At
+		}
 		if err := q.SaveGuardedRun(ctx, p); err != nil || !c.Revoked {
 			return pg.Classify(err, "save what %q may change", c.Workflow)
+		}
+		if c.Cancelled {
+			err := q.ForgetCancelled(ctx, query.ForgetCancelledParams{Organization: c.Organization, Before: c.At.Add(-2 * guard.TakesBackFor)})
+			return pg.Classify(err, "end the passages of rollouts that were cancelled before %q", c.Workflow)
 		}
 		err := q.EndPassages(ctx, query.EndPassagesParams{Organization: c.Organization, Workflow: c.Workflow})
 		return pg.Classify(err, "end the passages of %q", c.Workflow)
@@ -168,6 +175,9 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 		}
 		workflow = root
 	}
+	if rollout := id.CancelledRollout(workflow); rollout != 0 { // it has the passages of the rollout
+		root, workflow = workflow, id.RolloutRun(rollout)
+	}
 	row, err := s.queries.GuardedRun(ctx, query.GuardedRunParams{
 		Organization: organization, Workflow: workflow, Agents: append([]int64{}, agents...),
 	})
@@ -185,6 +195,9 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 	}
 	if row.RetriedAt != nil {
 		run.RetriedAt = *row.RetriedAt
+	}
+	if row.CancelledAt != nil {
+		run.CancelledAt = *row.CancelledAt
 	}
 	var passages []struct {
 		Environment int64            `json:"environment"`

@@ -98,6 +98,38 @@ func TestReportsOfPassagesInAnyOrder(t *testing.T) {
 	}
 }
 
+// D53: the run that stops what a cancelled rollout has left behind has the passages that the rollout had, also of a grant that arrives behind
+// the end, and of children. They are deleted with a later cancellation, hours after; the end stays known.
+func TestACancelledRolloutKeepsItsPassagesForAWhile(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+	granted := guard.Change{Workflow: "rollout-1", At: at, Granted: &guard.Passage{
+		Environment: 5, Places: []activity.Place{{Agent: 7, Namespace: "shop"}}, Pinned: []int{},
+	}}
+	end := guard.Change{Workflow: "rollout-1", At: at.Add(time.Minute), Revoked: true, Cancelled: true}
+	for name, order := range map[string][]guard.Change{
+		"in order": {granted, end}, "backwards": {end, granted}, "twice": {granted, end, granted, end},
+	} {
+		b := newTestStore(t)
+		for i, c := range order {
+			b.report(fmt.Sprint(i), c)
+		}
+		check := func(workflow, root string, passages int) {
+			t.Helper()
+			got, err := b.Guarded(t.Context(), 1, workflow)
+			if err != nil || got.Root != root || !got.Revoked || !got.CancelledAt.Equal(end.At) || len(got.Passages) != passages {
+				t.Errorf("%s: %s has %+v, %v; expected %d passages", name, workflow, got, err, passages)
+			}
+		}
+		check("rollout-1-cancelled", "rollout-1-cancelled", 1)
+		check("rollout-1", "", 1)
+		b.report("soon", guard.Change{Workflow: "rollout-2", At: end.At.Add(guard.TakesBackFor), Revoked: true, Cancelled: true})
+		check("rollout-1-cancelled", "rollout-1-cancelled", 1)
+		b.report("late", guard.Change{Workflow: "rollout-3", At: end.At.Add(3 * guard.TakesBackFor), Revoked: true, Cancelled: true})
+		check("rollout-1-cancelled", "rollout-1-cancelled", 0)
+	}
+}
+
 // Of two reports about an environment the later one counts. What is reported again changes no version, so nothing is read again.
 func TestReportsOfPlaces(t *testing.T) {
 	t.Parallel()
@@ -250,7 +282,7 @@ func TestTargetsAreOpenWithTheirWave(t *testing.T) {
 		}
 		return guard.Change{Workflow: "rollout-1", At: at, Granted: &p}
 	}
-	g := guard.New(b, nil, slog.New(slog.DiscardHandler))
+	g := guard.New(b, nil, b.clock, slog.New(slog.DiscardHandler))
 	open := func() (agents []int64) {
 		for _, agent := range []int64{7, 100, 101, 600, 1099} {
 			err := g.Check(t.Context(), apply{}, activity.Call{

@@ -347,11 +347,19 @@ CREATE TABLE guarded_run (
     revoked boolean NOT NULL DEFAULT false,
     aborted_at timestamp with time zone,
     retried_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    kept boolean NOT NULL DEFAULT false,
     CONSTRAINT guarded_run_pkey PRIMARY KEY (organization, workflow),
+    CONSTRAINT guarded_run_cancelled_is_over CHECK (((cancelled_at IS NULL) OR revoked)),
     CONSTRAINT guarded_run_organization_check CHECK ((organization > 0))
 );
+CREATE INDEX guarded_run_kept ON guarded_run USING btree (organization, cancelled_at) WHERE kept;
 COMMENT ON TABLE guarded_run IS
     'What is known of the run of a rollout beside its passages. One row for a rollout; kept, because an event that arrives late must find that the rollout has ended.';
+COMMENT ON COLUMN guarded_run.cancelled_at IS
+    'When the rollout was cancelled; null if it was not.';
+COMMENT ON COLUMN guarded_run.kept IS
+    'Whether its passages are kept although it is over.';
 
 CREATE TABLE installation (
     one boolean NOT NULL DEFAULT true,

@@ -82,6 +82,9 @@ func (u *UseCases) send(ctx context.Context, engine Engine, organization int64, 
 		return "", err
 	}
 	p, err := u.programs.Program(with.driver, h.Program)
+	if h.Subject == core.HandoffCancellation && fault.Is(err, fault.NotFound) {
+		return "", nil // the driver leaves nothing behind that it would have to stop
+	}
 	if err != nil { // it could be read when it was kept
 		return "", fault.Because(
 			err, fault.Terminal, "program %s of driver %s can no longer be read: %s", h.Program, h.DriverDigest, fault.Public(err),
@@ -90,9 +93,17 @@ func (u *UseCases) send(ctx context.Context, engine Engine, organization int64, 
 	return engine.Start(ctx, Workflow{
 		Organization: organization, ID: h.WorkflowID, Program: p, Inputs: h.Inputs,
 		Labels: map[string]string{
-			"subject": fmt.Sprintf("%s_%d", h.Subject, h.SubjectID), "program": h.Program,
+			"subject": subjectOf(h), "program": h.Program,
 		}, Agents: with.agents, Trace: h.Trace,
 	})
+}
+
+// subjectOf is whose run it is, as it is labelled.
+func subjectOf(h core.Handoff) string {
+	if h.Subject == core.HandoffCancellation {
+		h.Subject = core.HandoffRollout
+	}
+	return fmt.Sprintf("%s_%d", h.Subject, h.SubjectID)
 }
 
 // settle records the result of a call. What the engine refuses permanently fails its subject with that reason; everything

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -180,10 +181,29 @@ func (u *UseCases) CancelWith(ctx context.Context, tx Tx, a core.Actor, rollout 
 // cancel ends a rollout and everything under it, and has its workflow stopped. A start that nobody has tried to hand over
 // yet is taken back instead.
 func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
+	var left []int64
+	for _, b := range t.environments {
+		if b.State != core.RolloutCompleted {
+			left = append(left, b.EnvironmentID)
+		}
+	}
 	if err := t.moveRollout(ctx, core.VerbCancel, reason); err != nil {
 		return err
 	}
-	return u.stopWorkflow(ctx, t, core.Because("cancelled by "+t.cause.DisplayName(), reason))
+	if err := u.stopWorkflow(ctx, t, core.Because("cancelled by "+t.cause.DisplayName(), reason)); err != nil {
+		return err
+	}
+	inputs, err := json.Marshal(map[string]cancelledInput{"cancelled": {Environments: left}})
+	if err != nil {
+		return fmt.Errorf("encode inputs of the cancellation of rollout %d: %w", t.rollout.ID, err)
+	}
+	return t.tx.AddCancellation(ctx, t.rollout.ID, inputs, t.cause.at)
+}
+
+// cancelledInput is what the program cancelled of a driver is started with, beside what the rollout's own run was started with.
+type cancelledInput struct {
+	// Environments are those that the rollout has not completed.
+	Environments []int64 `json:"environments"`
 }
 
 // stopWorkflow has the workflow of a rollout that has ended stopped.

@@ -321,6 +321,9 @@ type Tx interface {
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
 	// AddSnapshot keeps what was deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
+	// AddCancellation has the program cancelled of a rollout's driver started, with inputs beside those of its run; a no-op if that was not
+	// started.
+	AddCancellation(ctx context.Context, rollout int64, inputs json.RawMessage, at time.Time) error
 	// SaveDeploymentLink keeps what a deployment is outside of Lockstep, instead of what was known before.
 	SaveDeploymentLink(ctx context.Context, l core.DeploymentLink) error
 	AddPreview(ctx context.Context, p core.Preview) (core.Preview, error)
@@ -387,7 +390,9 @@ type Passage struct {
 // End reports that a rollout is over: its run may no longer change anything.
 type End struct {
 	Organization, RolloutID int64
-	At                      time.Time
+	// Cancelled reports whether the program cancelled of its drivers may take back what it has begun.
+	Cancelled bool
+	At        time.Time
 }
 
 // Abort and retry (D18, E73). An abort returns the running environments to the version that was stable before, and leaves the rollout

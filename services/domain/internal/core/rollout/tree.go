@@ -207,7 +207,9 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 		if err := t.stopCheckRuns(ctx, nil, "the rollout has ended"); err != nil {
 			return err
 		}
-		if err := t.tx.Revoke(ctx, End{Organization: t.cause.Organization, RolloutID: t.rollout.ID, At: t.cause.at}); err != nil {
+		if err := t.tx.Revoke(ctx, End{
+			Organization: t.cause.Organization, RolloutID: t.rollout.ID, Cancelled: t.rollout.State == core.RolloutCancelled, At: t.cause.at,
+		}); err != nil {
 			return err
 		}
 		if err := t.tx.NudgeChainsOfRollout(ctx, t.rollout.ID, t.cause.at); err != nil {

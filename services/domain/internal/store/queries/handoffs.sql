@@ -4,6 +4,14 @@ VALUES (@organization_id, @kind, @workflow_id, @subject_kind, @subject_id, @prog
     COALESCE((SELECT r.traceparent FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.id = @subject_id AND @subject_kind = 'rollout'),
         sqlc.narg(traceparent)::text));
 
+-- name: InsertCancellation :exec
+-- With the driver and the inputs of the run that is cancelled, if the engine may have it.
+INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at, traceparent)
+SELECT h.organization_id, 'start', @cancelled_workflow_id, 'cancellation', h.subject_id, 'cancelled', h.driver_digest, h.inputs || @inputs::jsonb, @at, h.traceparent
+FROM cd_handoffs h
+WHERE h.organization_id = @organization_id AND h.workflow_id = @workflow_id AND h.kind = 'start' AND h.state IN ('pending', 'done')
+ON CONFLICT (organization_id, workflow_id, kind) DO NOTHING;
+
 -- name: WithdrawStart :execrows
 UPDATE cd_handoffs SET state = 'withdrawn'
 WHERE organization_id = @organization_id AND workflow_id = @workflow_id AND kind = 'start' AND state = 'pending' AND attempts = 0;

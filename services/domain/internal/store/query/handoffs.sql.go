@@ -47,6 +47,34 @@ func (q *Queries) ClaimHandoff(ctx context.Context, until time.Time, organizatio
 	return i, err
 }
 
+const insertCancellation = `-- name: InsertCancellation :exec
+INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at, traceparent)
+SELECT h.organization_id, 'start', $1, 'cancellation', h.subject_id, 'cancelled', h.driver_digest, h.inputs || $2::jsonb, $3, h.traceparent
+FROM cd_handoffs h
+WHERE h.organization_id = $4 AND h.workflow_id = $5 AND h.kind = 'start' AND h.state IN ('pending', 'done')
+ON CONFLICT (organization_id, workflow_id, kind) DO NOTHING
+`
+
+type InsertCancellationParams struct {
+	CancelledWorkflowID string
+	Inputs              json.RawMessage
+	At                  time.Time
+	OrganizationID      int64
+	WorkflowID          string
+}
+
+// With the driver and the inputs of the run that is cancelled, if the engine may have it.
+func (q *Queries) InsertCancellation(ctx context.Context, arg InsertCancellationParams) error {
+	_, err := q.db.Exec(ctx, insertCancellation,
+		arg.CancelledWorkflowID,
+		arg.Inputs,
+		arg.At,
+		arg.OrganizationID,
+		arg.WorkflowID,
+	)
+	return err
+}
+
 const insertHandoff = `-- name: InsertHandoff :exec
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, reason, due_at, traceparent)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
@@ -21,6 +23,7 @@ import (
 type Guard struct {
 	store     Store
 	functions *activity.Functions
+	clock     clock.Clock
 	log       *slog.Logger
 	forbidden atomic.Int64
 
@@ -35,8 +38,8 @@ type territories struct {
 }
 
 // New makes a Guard of the calls of these Functions.
-func New(store Store, functions *activity.Functions, log *slog.Logger) *Guard {
-	return &Guard{store: store, functions: functions, log: log, known: map[int64]territories{}}
+func New(store Store, functions *activity.Functions, c clock.Clock, log *slog.Logger) *Guard {
+	return &Guard{store: store, functions: functions, clock: c, log: log, known: map[int64]territories{}}
 }
 
 // Forbidden is how many attempts of calls were refused since the start.
@@ -44,6 +47,24 @@ func (g *Guard) Forbidden() int64 { return g.forbidden.Load() }
 
 // rolloutRun is the form of the ids of the runs of rollouts. Only the domain service may start a run with such an id.
 var rolloutRun = regexp.MustCompile(`^rollout-[1-9][0-9]*$`)
+
+// TakesBackFor is how long the run that stops what a cancelled rollout has left behind may take something back.
+const TakesBackFor = time.Hour
+
+// afterCancellation makes a run that stops what a cancelled rollout has left behind one that only takes back, by the passages that the rollout
+// had. The problem is why it may change nothing; the error means that the end of the rollout has not arrived yet.
+func (g *Guard) afterCancellation(run Run) (_ Run, problem string, err error) {
+	switch {
+	case !run.Revoked:
+		return run, "", fmt.Errorf("the end of the rollout of %q has not arrived yet", run.Root)
+	case run.CancelledAt.IsZero():
+		return run, "the rollout was not cancelled", nil
+	case !g.clock.Now().Before(run.CancelledAt.Add(TakesBackFor)):
+		return run, fmt.Sprintf("the rollout was cancelled more than %s ago, and takes nothing back any more", TakesBackFor), nil
+	}
+	run.Revoked, run.AbortedAt, run.RetriedAt = false, run.CancelledAt, time.Time{}
+	return run, "", nil
+}
 
 // Admit checks an attempt at a call that a relay executes, and adds the weights that it may not leave. The error is a
 // *history.FunctionError if the call is refused, with the code forbidden; any other error means that nothing could be found out now.
@@ -108,7 +129,8 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	}
 	// A domain service of an earlier release has created the rollout: it grants nothing that could be checked. Other rollouts bring what
 	// they may change with their grants, so they are checked even if no places of environments were ever reported.
-	if run.Exempt || run.Version == 0 && !rolloutRun.MatchString(run.Root) {
+	ofRollout := rolloutRun.MatchString(run.Root) || id.CancelledRollout(run.Root) != 0
+	if run.Exempt || run.Version == 0 && !ofRollout {
 		return direct, nil
 	}
 	all, err := g.territories(ctx, call.Organization, run.Version)
@@ -121,7 +143,7 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if activity.EffectOf(f, call.Args) == activity.Proposes {
 		return direct, g.checkProposal(ctx, f, call, run, all, touched)
 	}
-	if !rolloutRun.MatchString(run.Root) {
+	if !ofRollout {
 		// The places of a worker's Function are its own declaration, so a call without any could be about a protected environment.
 		if len(touched) == 0 && (f.Location() == activity.Worker || activity.IsOwned(f)) &&
 			slices.ContainsFunc(all, func(t Territory) bool { return t.Protected }) {
@@ -137,6 +159,19 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	}
 	if run.Revoked && endsOwn(f, call, run.Root) {
 		return direct, nil
+	}
+	if id.CancelledRollout(run.Root) != 0 {
+		after, problem, err := g.afterCancellation(run)
+		if err != nil {
+			return admitted{}, err
+		}
+		if problem == "" && activity.EffectOf(f, call.Args) != activity.TakesBack {
+			problem = "the rollout was cancelled; only calls that take back what it has begun are executed"
+		}
+		if problem != "" {
+			return admitted{}, g.refuse(ctx, call, problem)
+		}
+		run = after
 	}
 	switch {
 	case run.Revoked:

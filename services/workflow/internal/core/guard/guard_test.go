@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
@@ -90,7 +91,7 @@ func (k *kept) admit(t *testing.T, workflow, function, place string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(k, functions, slog.New(slog.DiscardHandler))
+	g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
 	call := agent.OutgoingCall{Organization: 1, Workflow: workflow, Function: function, Args: json.RawMessage(place)}
 	err = g.Admit(t.Context(), &call)
 	if refused := err != nil && k.err == nil; refused != (g.Forbidden() == 1) {
@@ -355,7 +356,7 @@ func TestTheGuardReadsPlacesOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(k, functions, slog.New(slog.DiscardHandler))
+	g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
 	change := func() error {
 		return g.Admit(t.Context(), &agent.OutgoingCall{
 			Organization: 1, Workflow: "nightly", Function: "change",
@@ -455,7 +456,7 @@ func TestTheOwnerOfObjects(t *testing.T) {
 		if tt.function != "" {
 			call.Function = tt.function
 		}
-		err = New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
+		err = New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
 		if call.Owner != tt.owner || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: owner %q, %v, want %q %q", tt.name, call.Owner, err, tt.owner, tt.want)
 		}
@@ -485,7 +486,7 @@ func TestARunEndsItsOwnAfterTheRollout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := New(k, functions, slog.New(slog.DiscardHandler))
+		g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
 		for function, allowed := range map[string]bool{"stop": want, "change": false} {
 			call := agent.OutgoingCall{Organization: 1, Workflow: "rollout-1", Function: function, Args: json.RawMessage(args)}
 			if err := g.Admit(t.Context(), &call); (err == nil) != allowed {
@@ -521,12 +522,12 @@ func TestWhatIsTakenBackOnlyWhereItIsDeclared(t *testing.T) {
 				{Environment: staging, At: noon, Places: []activity.Place{{Agent: 7}, {URL: opened}}},
 			}}}
 			call := agent.OutgoingCall{Organization: 1, Workflow: "rollout-1", Function: function, Args: json.RawMessage(`{"url": "` + stop + `"}`)}
-			err := New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
+			err := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler)).Admit(t.Context(), &call)
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s with a passage of %s: found %v, expected %q", function, opened, err, want)
 			}
 			k.run.RetriedAt = noon.Add(2 * time.Minute)
-			if err := New(k, functions, slog.New(slog.DiscardHandler)).Admit(t.Context(), &call); want == "does not declare" && err != nil {
+			if err := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler)).Admit(t.Context(), &call); want == "does not declare" && err != nil {
 				t.Errorf("%s with a passage of %s, retried: found %v", function, opened, err)
 			}
 		}
@@ -579,7 +580,7 @@ func TestProposals(t *testing.T) {
 		if tt.with != nil {
 			tt.with(k)
 		}
-		g := New(k, functions, slog.New(slog.DiscardHandler))
+		g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
 		err := g.Admit(t.Context(), &agent.OutgoingCall{
 			Organization: 1, Workflow: tt.workflow, Function: "propose", Args: json.RawMessage(tt.place),
 		})
@@ -608,7 +609,7 @@ func TestPublications(t *testing.T) {
 		for _, exempt := range []bool{false, true} {
 			k := everywhere()
 			k.run.Exempt = exempt
-			g := New(k, functions, slog.New(slog.DiscardHandler))
+			g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
 			f, _ := functions.Lookup("publish")
 			err := g.Check(t.Context(), f, activity.Call{Organization: 1, Workflow: workflow, Function: "publish", Args: map[string]any{}})
 			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "only the domain service publishes") {
@@ -663,5 +664,96 @@ func BenchmarkACallInAFleet(b *testing.B) {
 		if t.covers(activity.Place{Agent: 600, Namespace: "shop"}) == 0 {
 			b.Fatal("not covered")
 		}
+	}
+}
+
+// stops is a Function that takes something back at places that are declared for that only, as a stop of a Workflow at an Argo Server does.
+type stops struct{ act }
+
+func (stops) TakesBackAt(opened, touched activity.Place) bool {
+	return opened.URL != activity.AnyURL && opened.Covers(touched) > 0
+}
+
+// D53, R2-34: the run that stops what a cancelled rollout has left behind takes back, for an hour, what the passages of the rollout opened, and
+// nothing else. Until the end of the rollout has arrived its calls are tried again, and the rollout's own run changes nothing more.
+func TestAfterACancellation(t *testing.T) {
+	t.Parallel()
+	functions, err := activity.NewFunctions(
+		act{"look", activity.Reads}, act{"change", activity.Changes}, act{"undo", activity.TakesBack}, act{"propose", activity.Proposes},
+		stops{act{"stop", activity.TakesBack}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		inProduction = `{"agent_id": 7, "namespace": "production", "name": "api"}`
+		inStaging    = `{"agent_id": 7, "namespace": "staging", "name": "api"}`
+		workflows    = "https://argo.example.com/api/v1/workflows/shop"
+		atServer     = `{"url": "` + workflows + `/deploy-api/stop"}`
+		elsewhere    = `{"url": "https://argo.example.com/api/v1/workflows/other/x/stop"}`
+	)
+	ofRollout := id.CancelledRun(1)
+	child, err := id.ChildRun(ofRollout, "key", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := func(problem string) string { return "forbidden: " + problem }
+	for name, tt := range map[string]struct {
+		workflow, function, place string
+		with                      func(*kept)
+		after                     time.Duration
+		want                      string
+	}{
+		"takes back":                  {function: "undo", place: inProduction},
+		"takes back at a server":      {function: "stop", place: atServer},
+		"a child takes back":          {workflow: child, function: "undo", place: inProduction},
+		"reads":                       {function: "look", place: inProduction},
+		"changes":                     {function: "change", place: inProduction, want: forbidden("the rollout was cancelled; only calls that take back")},
+		"proposes":                    {function: "propose", place: inProduction, want: forbidden("the rollout has ended, and it proposes nothing more")},
+		"what was not opened":         {function: "undo", place: inStaging, want: forbidden("passage staging has not been granted")},
+		"another place at the server": {function: "stop", place: elsewhere, want: "forbidden: "},
+		"at the last moment":          {function: "undo", place: inProduction, after: TakesBackFor - time.Second},
+		"too late":                    {function: "undo", place: inProduction, after: TakesBackFor, want: forbidden("the rollout was cancelled more than 1h0m0s ago")},
+		"the end has not arrived": {
+			function: "undo", place: inProduction, with: func(k *kept) { k.run.Revoked, k.run.CancelledAt = false, time.Time{} },
+			want: `the end of the rollout of "rollout-1-cancelled" has not arrived yet`,
+		},
+		"completed": {
+			function: "undo", place: inProduction, with: func(k *kept) { k.run.CancelledAt = time.Time{} }, want: forbidden("the rollout was not cancelled"),
+		},
+		"without passages":         {function: "undo", place: inProduction, with: func(k *kept) { k.run.Passages = nil }, want: "forbidden: passage production"},
+		"the rollout's own run":    {workflow: "rollout-1", function: "undo", place: inProduction, want: forbidden("the rollout has ended")},
+		"a name that is like it":   {workflow: "rollout-1-cancelled-2", function: "undo", place: inProduction, want: forbidden("environment production is protected")},
+		"a retry before the abort": {function: "undo", place: inProduction, with: func(k *kept) { k.run.RetriedAt = noon.Add(time.Hour) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := everywhere()
+			k.run.Passages = []Passage{{Environment: production, At: noon, Places: []activity.Place{
+				{Agent: 7, Namespace: "production"}, {URL: workflows},
+			}}}
+			k.run.Revoked, k.run.CancelledAt = true, noon
+			workflow := ofRollout
+			if tt.workflow != "" {
+				workflow = tt.workflow
+			}
+			if workflow == child || workflow == ofRollout {
+				k.run.Root = ofRollout
+			}
+			if tt.with != nil {
+				tt.with(k)
+			}
+			g := New(k, functions, clocktest.New(noon.Add(tt.after)), slog.New(slog.DiscardHandler))
+			err := g.Admit(t.Context(), &agent.OutgoingCall{
+				Organization: 1, Workflow: workflow, Function: tt.function, Args: json.RawMessage(tt.place),
+			})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			var refused *history.FunctionError
+			if isRefusal := errors.As(err, &refused); isRefusal != strings.HasPrefix(tt.want, "forbidden: ") {
+				t.Errorf("%v: a refusal %t, expected that a call is tried again only while the end has not arrived", err, isRefusal)
+			}
+		})
 	}
 }

@@ -19,7 +19,9 @@ type Change struct {
 	// Exactly one of these is set.
 	Granted                   *Passage
 	Aborted, Retried, Revoked bool
-	Territory                 *Territory
+	// Cancelled is set with Revoked where the rollout was cancelled.
+	Cancelled bool
+	Territory *Territory
 }
 
 // Passage is what the domain service has granted to the run of a rollout.
@@ -108,6 +110,8 @@ type Run struct {
 	Exempt bool
 	// Revoked is set once the rollout has ended.
 	Revoked bool
+	// CancelledAt is when the rollout was cancelled; zero if it was not. Of such a rollout the passages are kept for a while.
+	CancelledAt time.Time
 	// AbortedAt and RetriedAt are the latest requests; zero for none.
 	AbortedAt, RetriedAt time.Time
 	Passages             []Passage

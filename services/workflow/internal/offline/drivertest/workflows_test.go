@@ -153,6 +153,9 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 		}
 		return object{"name": id, "namespace": args["namespace"], "uid": "u", "phase": "Pending", "message": "", "ended": false}, nil, true
 	case "k8s.list":
+		if label := args["labels"].(string); strings.HasPrefix(label, "lockstep.dev/rollout=") {
+			return a.listed(w, label)
+		}
 		a.looks = append(a.looks, w.now)
 		if a.away != nil && a.away() {
 			return nil, &history.FunctionError{Code: "unreachable", Message: "away"}, true
@@ -182,6 +185,21 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 	default:
 		return nil, nil, false
 	}
+}
+
+// listed are all Workflows of a rollout, through the relay.
+func (a *argoWorkflows) listed(w *world, label string) (any, *history.FunctionError, bool) {
+	if a.away != nil && a.away() {
+		return nil, &history.FunctionError{Code: "unreachable", Message: "away"}, true
+	}
+	key, value, _ := strings.Cut(label, "=")
+	items := []any{}
+	for _, id := range slices.Sorted(maps.Keys(a.all)) {
+		if a.all[id].object["metadata"].(object)["labels"].(object)[key] == value {
+			items = append(items, a.all[id].view(w.now))
+		}
+	}
+	return object{"items": items, "truncated": false}, nil, true
 }
 
 func (a *argoWorkflows) stop(w *world, name, how string) {
@@ -225,6 +243,14 @@ func (a *argoWorkflows) http(w *world, args object) object {
 		}
 		a.create(w, o, meta["labels"].(object)["lockstep.dev/operation"].(string))
 		return answer(200, o)
+	}
+	if selector, all := strings.CutPrefix(rest, "?listOptions.labelSelector="); all {
+		label, _, _ := strings.Cut(selector, "&")
+		found, failed, _ := a.listed(w, strings.NewReplacer("%2F", "/", "%3D", "=").Replace(label))
+		if failed != nil {
+			return answer(503, object{"message": "away"})
+		}
+		return answer(200, found.(object))
 	}
 	path, _, _ := strings.Cut(rest, "?")
 	name, verb, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")

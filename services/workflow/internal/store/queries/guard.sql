@@ -1,10 +1,10 @@
 -- name: SavePassage :exec
 -- Granted again, as after an abort, it is as of the later time. A rollout that has ended has none: grant and end lock the row of the run,
--- so that an end which is stored at the same time finds the passage, or the grant finds the end.
+-- so that an end which is stored at the same time finds the passage, or the grant finds the end. One that was cancelled keeps its passages for a while.
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked
+    RETURNING revoked AND cancelled_at IS NULL AS revoked
 )
 INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
 SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), sqlc.arg(weight), sqlc.arg(granted_at), sqlc.arg(places), sqlc.arg(pinned)
@@ -18,7 +18,7 @@ WHERE passage.granted_at < excluded.granted_at;
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked
+    RETURNING revoked AND cancelled_at IS NULL AS revoked
 )
 INSERT INTO passage_target (organization, workflow, environment, agent, places)
 SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), (p ->> 'agent_id')::bigint, jsonb_agg(p)
@@ -28,8 +28,12 @@ GROUP BY (p ->> 'agent_id')::bigint
 ON CONFLICT (organization, workflow, environment, agent) DO NOTHING;
 
 -- name: SaveGuardedRun :exec
-INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept)
+VALUES (sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(revoked), sqlc.narg(aborted_at), sqlc.narg(retried_at), sqlc.narg(cancelled_at),
+    sqlc.narg(cancelled_at)::timestamptz IS NOT NULL)
 ON CONFLICT (organization, workflow) DO UPDATE SET
+    kept = guarded_run.kept OR guarded_run.cancelled_at IS NULL AND excluded.cancelled_at IS NOT NULL,
+    cancelled_at = coalesce(guarded_run.cancelled_at, excluded.cancelled_at),
     revoked = guarded_run.revoked OR excluded.revoked,
     aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
     retried_at = greatest(guarded_run.retried_at, excluded.retried_at);
@@ -40,6 +44,16 @@ WITH targets AS (
     DELETE FROM passage_target t WHERE t.organization = sqlc.arg(organization) AND t.workflow = sqlc.arg(workflow)
 )
 DELETE FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow);
+
+-- name: ForgetCancelled :exec
+-- What cancelled rollouts have left behind was taken back by then, or never is.
+WITH over AS (
+    UPDATE guarded_run g SET kept = false WHERE g.organization = sqlc.arg(organization) AND g.kept AND g.cancelled_at < sqlc.arg(before)::timestamptz
+    RETURNING g.organization, g.workflow
+), targets AS (
+    DELETE FROM passage_target t USING over o WHERE t.organization = o.organization AND t.workflow = o.workflow
+)
+DELETE FROM passage p USING over o WHERE p.organization = o.organization AND p.workflow = o.workflow;
 
 -- name: LockTerritory :one
 SELECT name, sequence, protected, archived, places, fleet FROM territory
@@ -76,7 +90,7 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         WHERE e.organization = sqlc.arg(organization) AND e.workflow = sqlc.arg(workflow) AND e.workflow ~ '^rollout-[1-9][0-9]*$'
           AND EXISTS (SELECT FROM payload_use u WHERE u.owner = e.id AND u.holder = 'start')
     ), '')::text AS inputs,
-    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
+    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at, r.cancelled_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),

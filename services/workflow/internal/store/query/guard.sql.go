@@ -29,6 +29,27 @@ func (q *Queries) EndPassages(ctx context.Context, arg EndPassagesParams) error 
 	return err
 }
 
+const forgetCancelled = `-- name: ForgetCancelled :exec
+WITH over AS (
+    UPDATE guarded_run g SET kept = false WHERE g.organization = $1 AND g.kept AND g.cancelled_at < $2::timestamptz
+    RETURNING g.organization, g.workflow
+), targets AS (
+    DELETE FROM passage_target t USING over o WHERE t.organization = o.organization AND t.workflow = o.workflow
+)
+DELETE FROM passage p USING over o WHERE p.organization = o.organization AND p.workflow = o.workflow
+`
+
+type ForgetCancelledParams struct {
+	Organization int64
+	Before       time.Time
+}
+
+// What cancelled rollouts have left behind was taken back by then, or never is.
+func (q *Queries) ForgetCancelled(ctx context.Context, arg ForgetCancelledParams) error {
+	_, err := q.db.Exec(ctx, forgetCancelled, arg.Organization, arg.Before)
+	return err
+}
+
 const guardedRun = `-- name: GuardedRun :one
 SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization = $1), 0)::bigint AS version,
     coalesce((
@@ -45,7 +66,7 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
         WHERE e.organization = $1 AND e.workflow = $2 AND e.workflow ~ '^rollout-[1-9][0-9]*$'
           AND EXISTS (SELECT FROM payload_use u WHERE u.owner = e.id AND u.holder = 'start')
     ), '')::text AS inputs,
-    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at,
+    coalesce(r.revoked, false) AS revoked, r.aborted_at, r.retried_at, r.cancelled_at,
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),
@@ -74,6 +95,7 @@ type GuardedRunRow struct {
 	Revoked     bool
 	AbortedAt   *time.Time
 	RetriedAt   *time.Time
+	CancelledAt *time.Time
 	Passages    json.RawMessage
 }
 
@@ -91,6 +113,7 @@ func (q *Queries) GuardedRun(ctx context.Context, arg GuardedRunParams) (Guarded
 		&i.Revoked,
 		&i.AbortedAt,
 		&i.RetriedAt,
+		&i.CancelledAt,
 		&i.Passages,
 	)
 	return i, err
@@ -144,8 +167,12 @@ func (q *Queries) NextTerritoryVersion(ctx context.Context, organization int64) 
 }
 
 const saveGuardedRun = `-- name: SaveGuardedRun :exec
-INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept)
+VALUES ($1, $2, $3, $4, $5, $6,
+    $6::timestamptz IS NOT NULL)
 ON CONFLICT (organization, workflow) DO UPDATE SET
+    kept = guarded_run.kept OR guarded_run.cancelled_at IS NULL AND excluded.cancelled_at IS NOT NULL,
+    cancelled_at = coalesce(guarded_run.cancelled_at, excluded.cancelled_at),
     revoked = guarded_run.revoked OR excluded.revoked,
     aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
     retried_at = greatest(guarded_run.retried_at, excluded.retried_at)
@@ -157,6 +184,7 @@ type SaveGuardedRunParams struct {
 	Revoked      bool
 	AbortedAt    *time.Time
 	RetriedAt    *time.Time
+	CancelledAt  *time.Time
 }
 
 func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) error {
@@ -166,6 +194,7 @@ func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) 
 		arg.Revoked,
 		arg.AbortedAt,
 		arg.RetriedAt,
+		arg.CancelledAt,
 	)
 	return err
 }
@@ -174,7 +203,7 @@ const savePassage = `-- name: SavePassage :exec
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked
+    RETURNING revoked AND cancelled_at IS NULL AS revoked
 )
 INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
 SELECT $1, $2, $3, $4, $5, $6, $7
@@ -195,7 +224,7 @@ type SavePassageParams struct {
 }
 
 // Granted again, as after an abort, it is as of the later time. A rollout that has ended has none: grant and end lock the row of the run,
-// so that an end which is stored at the same time finds the passage, or the grant finds the end.
+// so that an end which is stored at the same time finds the passage, or the grant finds the end. One that was cancelled keeps its passages for a while.
 func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error {
 	_, err := q.db.Exec(ctx, savePassage,
 		arg.Organization,
@@ -213,7 +242,7 @@ const saveTargets = `-- name: SaveTargets :exec
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked
+    RETURNING revoked AND cancelled_at IS NULL AS revoked
 )
 INSERT INTO passage_target (organization, workflow, environment, agent, places)
 SELECT $1, $2, $3, (p ->> 'agent_id')::bigint, jsonb_agg(p)

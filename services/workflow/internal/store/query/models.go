@@ -260,6 +260,10 @@ type GuardedRun struct {
 	Revoked      bool
 	AbortedAt    *time.Time
 	RetriedAt    *time.Time
+	// When the rollout was cancelled; null if it was not.
+	CancelledAt *time.Time
+	// Whether its passages are kept although it is over.
+	Kept bool
 }
 
 type Installation struct {
