@@ -177,6 +177,7 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 		c.Stop()
 		return nil, nil, err
 	}
+	set = append(set, "relay.allow_apply=[deployments.apps, services, configmaps]")
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay),
 		Fast: true, Set: set, Log: log,

@@ -30,6 +30,7 @@ func (a Act) fields() []string {
 	add(a.Delete != nil, "delete")
 	add(a.Available != nil, "available")
 	add(a.Present != nil, "present")
+	add(a.Absent != nil, "absent")
 	add(a.Commits != nil, "commits")
 	add(a.Commit != nil, "commit")
 	add(a.Syncing != "", "syncing")
@@ -159,7 +160,9 @@ func (r *run) onCluster(ctx context.Context, a Act) error {
 	case a.Available != nil:
 		return r.available(ctx, *a.Available)
 	case a.Present != nil:
-		return r.present(ctx, *a.Present)
+		return r.present(ctx, *a.Present, true)
+	case a.Absent != nil:
+		return r.present(ctx, *a.Absent, false)
 	case a.Kill != "":
 		starts, err := r.Stack.Kill(a.Kill)
 		if err != nil {

@@ -30,6 +30,8 @@ type Scenario struct {
 	Metrics bool `yaml:"metrics"`
 	// Workflows requires Argo Workflows with its server, which only the real cluster has: ${argo} is the server's URL.
 	Workflows bool `yaml:"workflows"`
+	// Applies is whether Lockstep applies objects by itself, which the simulated cluster refuses.
+	Applies bool `yaml:"applies"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
@@ -101,6 +103,8 @@ type Act struct {
 	Available *Object `yaml:"available"`
 	// Present waits until an object exists.
 	Present *Object `yaml:"present"`
+	// Absent waits until an object does not exist.
+	Absent *Object `yaml:"absent"`
 	// Commits is the expected number of Lockstep's commits in the repository.
 	Commits *int `yaml:"commits"`
 	// Commit changes the manifests as the team would, by a push to the branch. ${image:api} is the image pushed last.

@@ -112,21 +112,25 @@ func (r *run) available(ctx context.Context, o Object) error {
 	})
 }
 
-// present waits until an object exists.
-func (r *run) present(ctx context.Context, o Object) error {
+// present waits until an object exists, or does not.
+func (r *run) present(ctx context.Context, o Object, wanted bool) error {
 	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
 	if err != nil {
 		return err
 	}
-	return r.world.Await(ctx, o.Kind+" "+o.Name+" to exist", func() (string, bool, error) {
+	what := o.Kind + " " + o.Name + " to exist"
+	if !wanted {
+		what = o.Kind + " " + o.Name + " to be deleted"
+	}
+	return r.world.Await(ctx, what, func() (string, bool, error) {
 		_, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return "it does not exist", false, nil
+			return "it does not exist", !wanted, nil
 		case err != nil:
 			return "", false, away(err)
 		default:
-			return "it exists", true, nil
+			return "it exists", wanted, nil
 		}
 	})
 }

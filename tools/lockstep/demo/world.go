@@ -87,6 +87,7 @@ func (w *World) CreateEnvironments(ctx context.Context) error {
 		}
 		config := map[string]any{"cluster_agent_id": agent}
 		maps.Copy(config, stage.DriverConfig)
+		maps.DeleteFunc(config, func(_ string, value any) bool { return value == nil }) // a driver without an agent
 		err := w.create(ctx, "an environment", func() error {
 			_, err := w.API.CreateEnvironment(ctx, client.EnvironmentInput{
 				Name: stage.Environment, Tier: stage.Tier, DriverRef: stage.driver(), DriverConfig: config,
