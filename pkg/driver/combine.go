@@ -108,7 +108,8 @@ func Combine(bundles ...*Bundle) (*Bundle, error) {
 	if plans {
 		c.examines(Plan, "Lists what a deploy would change.", bundles, func(b *Bundle) *export { return b.manifest.Parts.Plan })
 	}
-	if cancels := slices.DeleteFunc(slices.Clone(bundles), func(b *Bundle) bool { return b.manifest.Parts.Cancelled == nil }); len(cancels) > 0 {
+	none := func(b *Bundle) bool { return b.manifest.Parts.Cancelled == nil }
+	if cancels := slices.DeleteFunc(slices.Clone(bundles), none); len(cancels) > 0 {
 		c.manifest.Workflows[string(Cancelled)] = "v1/cancelled.star"
 		c.program("v1/cancelled.star", "Stops what a cancelled rollout has left behind. Inputs: cancelled, rollout, version_set, pipeline.",
 			`load("lockstep:idiom@1", "together")`, cancels, func(b *Bundle) *export { return b.manifest.Parts.Cancelled },

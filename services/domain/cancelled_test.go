@@ -70,8 +70,8 @@ func (s *shop) revocations() (found []string) {
 	return found
 }
 
-// D53, R2-34: a cancellation starts the program of the driver for it, once, with what the rollout's run was started with and the environments
-// that the rollout has not completed. The end of that run changes nothing of the record, whatever it is.
+// D53, R2-34: a cancellation starts the program of the driver for it, once, with what the rollout's run was started with and the
+// environments that the rollout has not completed. The end of that run changes nothing of the record, whatever it is.
 func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	t.Parallel()
 	s := leaving(t)

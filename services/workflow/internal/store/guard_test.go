@@ -98,8 +98,8 @@ func TestReportsOfPassagesInAnyOrder(t *testing.T) {
 	}
 }
 
-// D53: the run that stops what a cancelled rollout has left behind has the passages that the rollout had, also of a grant that arrives behind
-// the end, and of children. They are deleted with a later cancellation, hours after; the end stays known.
+// D53: the run that stops what a cancelled rollout has left behind has the passages that the rollout had, also of a grant that arrives
+// behind the end, and of children. They are deleted with a later cancellation, hours after; the end stays known.
 func TestACancelledRolloutKeepsItsPassagesForAWhile(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)

@@ -195,9 +195,9 @@ func (r OutsideReport) check() error {
 	return nil
 }
 
-// NudgeDeployment has the program of a deployment look at what the deployment is outside of Lockstep (R2-30). It answers whether the program
-// was woken: a phase wakes it once, and only under the name that its program has reported last, while the deployment is under way. A report
-// proves nothing else: what is true is what the program reads. One that was repeated, or is kept and sent again later, is a no-op.
+// NudgeDeployment has the program of a deployment look at what the deployment is outside of Lockstep (R2-30). It answers whether the
+// program was woken: a phase wakes it once, and only under the name that its program has reported last, while the deployment is under way.
+// A report proves nothing else: what is true is what the program reads. One that was repeated, or is kept and sent again later, is a no-op.
 func (u *UseCases) NudgeDeployment(ctx context.Context, a core.Actor, r OutsideReport) (woken bool, err error) {
 	// Before numbers are looked up, which would reveal what exists.
 	if err := a.MaySomewhere(core.ActionNudgeDeployment); err != nil {

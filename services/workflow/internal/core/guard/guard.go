@@ -51,8 +51,8 @@ var rolloutRun = regexp.MustCompile(`^rollout-[1-9][0-9]*$`)
 // TakesBackFor is how long the run that stops what a cancelled rollout has left behind may take something back.
 const TakesBackFor = time.Hour
 
-// afterCancellation makes a run that stops what a cancelled rollout has left behind one that only takes back, by the passages that the rollout
-// had. The problem is why it may change nothing; the error means that the end of the rollout has not arrived yet.
+// afterCancellation makes a run that stops what a cancelled rollout has left behind one that only takes back, by the passages that the
+// rollout had. The problem is why it may change nothing; the error means that the end of the rollout has not arrived yet.
 func (g *Guard) afterCancellation(run Run) (_ Run, problem string, err error) {
 	switch {
 	case !run.Revoked:

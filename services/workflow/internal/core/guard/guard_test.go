@@ -527,7 +527,8 @@ func TestWhatIsTakenBackOnlyWhereItIsDeclared(t *testing.T) {
 				t.Errorf("%s with a passage of %s: found %v, expected %q", function, opened, err, want)
 			}
 			k.run.RetriedAt = noon.Add(2 * time.Minute)
-			if err := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler)).Admit(t.Context(), &call); want == "does not declare" && err != nil {
+			g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
+			if err := g.Admit(t.Context(), &call); want == "does not declare" && err != nil {
 				t.Errorf("%s with a passage of %s, retried: found %v", function, opened, err)
 			}
 		}
@@ -674,8 +675,8 @@ func (stops) TakesBackAt(opened, touched activity.Place) bool {
 	return opened.URL != activity.AnyURL && opened.Covers(touched) > 0
 }
 
-// D53, R2-34: the run that stops what a cancelled rollout has left behind takes back, for an hour, what the passages of the rollout opened, and
-// nothing else. Until the end of the rollout has arrived its calls are tried again, and the rollout's own run changes nothing more.
+// D53, R2-34: the run that stops what a cancelled rollout has left behind takes back, for an hour, what the passages of the rollout opened,
+// and nothing else. Until the end of the rollout has arrived its calls are tried again, and the rollout's own run changes nothing more.
 func TestAfterACancellation(t *testing.T) {
 	t.Parallel()
 	functions, err := activity.NewFunctions(

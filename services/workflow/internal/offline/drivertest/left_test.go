@@ -40,8 +40,8 @@ func cancelledInputs(edit func(environment, config object), environments ...any)
 	return in
 }
 
-// R2-34: what a cancelled rollout has left behind is stopped, and nothing else: no Workflow of another rollout, none that has ended, none that
-// was stopped, and none of an environment that the rollout has completed. It is done twice without harm.
+// R2-34: what a cancelled rollout has left behind is stopped, and nothing else: no Workflow of another rollout, none that has ended, none
+// that was stopped, and none of an environment that the rollout has completed. It is done twice without harm.
 func TestWhatACancelledRolloutHasLeftIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, edit := range bothWays {
@@ -52,6 +52,15 @@ func TestWhatACancelledRolloutHasLeftIsStopped(t *testing.T) {
 			w.story = nil
 			if failure := w.run(driver.Cancelled, cancelledInputs(edit, 4.0)); failure != "" || len(w.story) > 0 {
 				t.Errorf("of a completed environment: %q, %q", failure, w.story)
+			}
+			runbook := func(environment, config object) {
+				if edit != nil {
+					edit(environment, config)
+				}
+				environment["runs_jobs"], environment["deployments"] = true, nil
+			}
+			if failure := w.run(driver.Cancelled, cancelledInputs(runbook, 3.0)); failure != "" || len(w.story) > 0 {
+				t.Errorf("of a runbook: %q, %q", failure, w.story)
 			}
 			for range 2 {
 				if failure := w.run(driver.Cancelled, cancelledInputs(edit, 3.0)); failure != "" {

@@ -335,8 +335,8 @@ func TestAWorkflowForEachDeployment(t *testing.T) {
 	}
 }
 
-// R2-30: a report over HTTP has its Workflow looked at at once, and decides nothing: one that says too much changes nothing, and without any
-// the Workflow is polled.
+// R2-30: a report over HTTP has its Workflow looked at at once, and decides nothing: one that says too much changes nothing, and without
+// any the Workflow is polled.
 func TestAReportLeadsToALook(t *testing.T) {
 	t.Parallel()
 	for name, edit := range bothWays {
