@@ -139,6 +139,9 @@ type Act struct {
 	Stays *Stays `yaml:"stays"`
 	// Workflows waits until the Workflows of an environment are certain ones.
 	Workflows *Workflows `yaml:"workflows"`
+	// Report reports the phase of the latest Workflow of an environment over HTTP, as a sensor of Argo Events does. It has to wake the
+	// rollout.
+	Report string `yaml:"report"`
 	// StopWorkflows stops those of an environment that run, as a person with Argo's command does.
 	StopWorkflows string `yaml:"stop_workflows"`
 	// Preview is what a preview of a version has to show.

@@ -1,8 +1,12 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -202,4 +206,43 @@ func (r *run) links(ctx context.Context, ended client.Rollout, want map[string]s
 		}
 	}
 	return nil
+}
+
+// report reports the phase of the Workflow of an environment that was submitted last, which has to wake the rollout.
+func (r *run) report(ctx context.Context, environment string) error {
+	api, err := r.Cluster.Resource(argo, "Workflow", r.namespace(environment))
+	if err != nil {
+		return err
+	}
+	list, err := api.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return fmt.Errorf("list the Workflows of %s: found %d: %w", environment, len(list.Items), err)
+	}
+	latest := slices.MaxFunc(list.Items, func(a, b unstructured.Unstructured) int {
+		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
+	})
+	phase, _, _ := unstructured.NestedString(latest.Object, "status", "phase")
+	body, err := json.Marshal(map[string]string{
+		"deployment": latest.GetLabels()["lockstep.dev/deployment"], "name": latest.GetName(), "namespace": latest.GetNamespace(), "phase": phase,
+	})
+	if err != nil {
+		return fmt.Errorf("encode a report: %w", err)
+	}
+	at := r.Stack.Endpoints()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.Console+"/v1/deployments/report", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+at.Token)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 10_000))
+	if err == nil && (answer.StatusCode != http.StatusAccepted || strings.TrimSpace(string(text)) != `{"woken":true}`) {
+		err = fmt.Errorf("report that %s is %s: found %s %s, expected that the rollout is woken", latest.GetName(), phase, answer.Status, text)
+	}
+	return err
 }
