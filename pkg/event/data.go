@@ -312,6 +312,8 @@ type RolloutPassageGranted struct {
 	// EnvironmentID is the environment that the rollout's run may change from now on; absent if the gate opens none, as a step between
 	// environments, and in events of earlier releases.
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
+	// ApplicationID is the application of the rollout; absent in events of earlier releases.
+	ApplicationID int64 `json:"application_id,omitempty" jsonschema:"minimum=1"`
 	// Weight is the weight, in percent, that the run may leave in that environment; absent for the environment's entrance.
 	Weight int `json:"weight,omitempty" jsonschema:"minimum=1,maximum=100"`
 	// Wave is the wave of a fleet whose targets the run may change from now on; only for the gate of a wave.
@@ -352,6 +354,8 @@ type RolloutPassagesRevoked struct {
 	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
 	// Cancelled is true if the rollout was cancelled: for an hour, the program cancelled of its drivers may take back what it has begun.
 	Cancelled bool `json:"cancelled,omitempty"`
+	// EnvironmentIDs are, for a rollout that was cancelled, the environments that it has entered and not completed.
+	EnvironmentIDs []int64 `json:"environment_ids,omitempty" jsonschema:"minimum=1"`
 }
 
 // EnvironmentPlacesChanged is com.gitlab.cd.environment.places_changed: what belongs to an environment, or to one application in it,

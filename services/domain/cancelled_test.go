@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,16 +72,18 @@ func (s *shop) revocations() (found []string) {
 }
 
 // D53, R2-34: a cancellation starts the program of the driver for it, once, with what the rollout's run was started with and the
-// environments that the rollout has not completed. The end of that run changes nothing of the record, whatever it is.
+// environments that the rollout was let into and has not completed. The end of that run changes nothing of the record, whatever it is.
 func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	t.Parallel()
 	s := leaving(t)
 	r := s.rollout(s.set)
 	s.handOver()
+	s.enter(r, "staging")
 	s.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
 	s.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: s.staging.ID})
+	s.enter(r, "production")
 	s.cancelled(r)
-	s.want(s.revocations(), []string{`{"cancelled": true, "rollout_id": 1}`})
+	s.want(s.revocations(), []string{fmt.Sprintf(`{"cancelled": true, "rollout_id": 1, "environment_ids": [%d]}`, s.production.ID)})
 	s.handOver()
 	s.handOver()
 	started := s.afterwards()
@@ -100,7 +103,7 @@ func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	s.want(s.story(r), before)
 }
 
-// What ends by itself has no such run, nor what was cancelled before its run was handed over.
+// What ends by itself has no such run, nor what was cancelled before its run was handed over, or before it was let in anywhere.
 func TestWhatWasNotStartedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := leaving(t)
@@ -111,8 +114,12 @@ func TestWhatWasNotStartedLeavesNothingBehind(t *testing.T) {
 	s.handOver()
 	s.report(event.RolloutFailed{RolloutID: second.ID, Reason: "no"})
 	s.handOver()
+	third := s.rollout(s.set)
+	s.handOver()
+	s.cancelled(third)
+	s.handOver()
 	s.want(len(s.afterwards()), 0)
-	s.want(s.revocations(), []string{`{"rollout_id": 2}`, `{"cancelled": true, "rollout_id": 1}`})
+	s.want(s.revocations(), []string{`{"rollout_id": 2}`, `{"cancelled": true, "rollout_id": 3}`, `{"cancelled": true, "rollout_id": 1}`})
 }
 
 // A driver without the program has no run, and nothing is tried again.
@@ -121,6 +128,7 @@ func TestADriverWithoutTheProgramIsLeftAlone(t *testing.T) {
 	s := newShop(t)
 	r := s.rollout(s.set)
 	s.handOver()
+	s.enter(r, "staging")
 	s.cancelled(r)
 	s.handOver()
 	s.want(len(s.afterwards()), 0)
@@ -133,6 +141,7 @@ func TestTheRunAfterACancellationIsNotLost(t *testing.T) {
 	s := leaving(t)
 	r := s.rollout(s.set)
 	s.handOver()
+	s.enter(r, "staging")
 	s.cancelled(r)
 	s.engine.answer = fault.New(fault.Unavailable, "away")
 	for range 2 { // the cancellation of the run, and the start

@@ -27,6 +27,7 @@ func (c checked) post(path, token, kind, body string) (code int, answer string) 
 		GraphQL: none, Console: none, Access: c.access, Checks: c.checks, Evaluations: c.rollouts, Deployments: c.rollouts, Clock: c.now,
 		Tokens: api.Tokens{
 			"reports": {Organization: org, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.PermissionsOf(core.MayRead, core.MayReport)},
+			"nudges":  {Organization: org, Type: core.PrincipalAgent, ID: 3, Name: "argo", Permissions: core.PermissionsOf(core.MayRead, core.MayNudge)},
 			"deploys": {Organization: org, Type: core.PrincipalAgent, ID: 2, Name: "cd", Permissions: core.RoleDeployer.Permissions()},
 			"other":   {Organization: 2, Type: core.PrincipalAgent, ID: 1, Name: "ci", Permissions: core.RoleOwner.Permissions()},
 		},

@@ -1,12 +1,16 @@
 package domain
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api"
@@ -38,7 +42,7 @@ func TestAReportWakesTheProgramOfADeployment(t *testing.T) {
 	c, r, d := submitted(t)
 	send := func(name, phase string, woken bool, nudges int) {
 		t.Helper()
-		code, answer := c.post(api.ReportDeploymentPath, "reports", "application/json",
+		code, answer := c.post(api.ReportDeploymentPath, "nudges", "application/json",
 			fmt.Sprintf(`{"deployment":"%d","name":%q,"namespace":"shop","phase":%q}`, d.ID, name, phase))
 		if want := fmt.Sprintf("{\"woken\":%t}\n", woken); code != http.StatusAccepted || answer != want {
 			t.Errorf("%s %s: found %d %s, expected %s", name, phase, code, answer, want)
@@ -93,7 +97,7 @@ func TestReportsAtOnceWakeOnce(t *testing.T) {
 	c.want(c.nudges(), 1)
 }
 
-// R2-30: a report needs a token with the permission to report, in the application and environment of the deployment. Tokens of another
+// R2-30: a report needs a token with the permission to nudge, in the application and environment of the deployment. Tokens of another
 // organization, of another environment and of checks are refused, each with its reason, and so is a body that cannot be meant.
 func TestReportsOfStrangersWakeNobody(t *testing.T) {
 	t.Parallel()
@@ -106,14 +110,15 @@ func TestReportsOfStrangersWakeNobody(t *testing.T) {
 	}{
 		{"no token", "", good, 401, "bearer token"},
 		{"a guessed token", "guessed", good, 401, "authorization"},
-		{"no right", "deploys", good, 403, `\"report\"`},
+		{"no right", "deploys", good, 403, `\"nudge\"`},
+		{"of checks only", "reports", good, 403, `\"nudge\"`},
 		{"another organization", "other", good, 404, "does not exist"},
-		{"no deployment", "reports", `{"name":"deploy-api","phase":"Running"}`, 400, `/deployment: found \"\"; expected the number of a deployment`},
-		{"a number", "reports", `{"deployment":7,"name":"n","phase":"Running"}`, 400, "/deployment: found a number; expected a string"},
-		{"one that does not exist", "reports", `{"deployment":"999999","name":"n","phase":"Running"}`, 404, "does not exist"},
-		{"no name", "reports", `{"deployment":"1","phase":"Running"}`, 400, "/name: found 0 bytes; expected 1 to 255"},
-		{"another phase", "reports", `{"deployment":"1","name":"n","phase":"Done"}`, 400, `/phase: found \"Done\"; expected one of Pending, Running, Succeeded, Failed, Error`},
-		{"more than is read", "reports", `{"deployment":"1","name":"n","phase":"Running","result":"success"}`, 400, "unknown field"},
+		{"no deployment", "nudges", `{"name":"deploy-api","phase":"Running"}`, 400, `/deployment: found \"\"; expected the number of a deployment`},
+		{"a number", "nudges", `{"deployment":7,"name":"n","phase":"Running"}`, 400, "/deployment: found a number; expected a string"},
+		{"one that does not exist", "nudges", `{"deployment":"999999","name":"n","phase":"Running"}`, 404, "does not exist"},
+		{"no name", "nudges", `{"deployment":"1","phase":"Running"}`, 400, "/name: found 0 bytes; expected 1 to 255"},
+		{"another phase", "nudges", `{"deployment":"1","name":"n","phase":"Done"}`, 400, `/phase: found \"Done\"; expected one of Pending, Running, Succeeded, Failed, Error`},
+		{"more than is read", "nudges", `{"deployment":"1","name":"n","phase":"Running","result":"success"}`, 400, "unknown field"},
 	} {
 		if code, answer := c.post(api.ReportDeploymentPath, one.token, "application/json", one.body); code != one.code || !strings.Contains(answer, one.text) {
 			t.Errorf("%s: found %d %s; expected %d with %s", one.name, code, answer, one.code, one.text)
@@ -124,7 +129,7 @@ func TestReportsOfStrangersWakeNobody(t *testing.T) {
 		return core.Actor{
 			Organization: org, Type: core.PrincipalAgent, ID: 9, Name: "argo", CheckKeys: keys, Permissions: core.PermissionsOf(core.MayRead),
 			Grants: []core.Grant{{
-				Permissions:  core.PermissionsOf(core.MayReport),
+				Permissions:  core.PermissionsOf(core.MayNudge),
 				Applications: []int64{c.application.ID}, Environments: []int64{c.places[environment].ID},
 			}},
 		}
@@ -138,4 +143,52 @@ func TestReportsOfStrangersWakeNobody(t *testing.T) {
 	woken, err := c.rollouts.NudgeDeployment(t.Context(), limited("dev"), report)
 	c.ok(err)
 	c.want(woken, true)
+}
+
+// R2-30: who reads the token of a sensor in the cluster that is deployed to can open no gate: it reports and evaluates no check.
+func TestATokenOfASensorReportsNoCheck(t *testing.T) {
+	t.Parallel()
+	c, _, _ := submitted(t)
+	for path, body := range map[string]string{
+		api.ChecksPath:        `{"version_set":"v1","key":"healthy","result":"success"}`,
+		api.EvaluateCheckPath: `{"key":"healthy"}`,
+	} {
+		for token, refused := range map[string]bool{"nudges": true, "reports": false} {
+			code, answer := c.post(path, token, "application/json", body)
+			if is := code == http.StatusForbidden && strings.Contains(answer, `needs the permission \"report\"`); is != refused {
+				t.Errorf("%s with the token %s: found %d %s, expected a refusal %t", path, token, code, answer, refused)
+			}
+		}
+	}
+}
+
+// R2-30: a member who reports all the time has to wait, and nothing is read for it.
+func TestReportsHaveABound(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	none := http.NotFoundHandler()
+	h := api.NewHandler(api.Deps{
+		GraphQL: none, Console: none, Deployments: counted{&asked}, Clock: clocktest.New(time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)),
+		Tokens: api.Tokens{"argo": {Organization: org, Type: core.PrincipalAgent, ID: 1, Permissions: core.PermissionsOf(core.MayNudge)}},
+	})
+	last := 0
+	for range 301 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.ReportDeploymentPath, strings.NewReader(`{"deployment":"1","name":"n","phase":"Running"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer argo")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		last = w.Code
+	}
+	if asked != 300 || last != http.StatusTooManyRequests {
+		t.Errorf("found %d reports and the status %d, expected 300 and 429", asked, last)
+	}
+}
+
+// counted counts reports.
+type counted struct{ n *int }
+
+func (c counted) NudgeDeployment(context.Context, core.Actor, rollout.OutsideReport) (bool, error) {
+	*c.n++
+	return false, nil
 }

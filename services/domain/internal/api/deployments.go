@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/throttle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -17,13 +20,20 @@ import (
 // polled (R2-30): POST with a JSON object, such as from a sensor of Argo Events.
 const ReportDeploymentPath = "/v1/deployments/report"
 
+// How many reports are taken from one member: a fleet of Workflows that end together is fine, and a sensor that reports each step is not.
+const (
+	reportsAtOnce = 300
+	reportsEvery  = 200 * time.Millisecond
+)
+
 // Deployments has deployments looked at.
 type Deployments interface {
 	NudgeDeployment(ctx context.Context, a core.Actor, r rollout.OutsideReport) (woken bool, err error)
 }
 
 // reportDeploymentHandler has the program of one deployment look at it. It is idempotent: a phase that was reported before wakes nobody.
-func reportDeploymentHandler(d Deployments) http.Handler {
+func reportDeploymentHandler(d Deployments, c clock.Clock) http.Handler {
+	pace := throttle.NewPace[[2]int64](reportsAtOnce, reportsEvery)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := core.ActorFrom(r.Context())
 		if !ok {
@@ -33,6 +43,11 @@ func reportDeploymentHandler(d Deployments) http.Handler {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			http.Error(w, "found method "+r.Method+"; expected POST", http.StatusMethodNotAllowed)
+			return
+		}
+		if !pace.Take(c.Now(), [2]int64{actor.Organization, actor.ID}) {
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, fmt.Sprintf("found more than %d reports at once; expected one every %s", reportsAtOnce, reportsEvery), http.StatusTooManyRequests)
 			return
 		}
 		report, err := readDeploymentReport(w, r)

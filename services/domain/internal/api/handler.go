@@ -60,7 +60,7 @@ func NewHandler(d Deps) http.Handler {
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
-	mux.Handle(ReportDeploymentPath, keys.authenticate(reportDeploymentHandler(d.Deployments)))
+	mux.Handle(ReportDeploymentPath, keys.authenticate(reportDeploymentHandler(d.Deployments, d.Clock)))
 	mux.Handle(EventsPath, keys.authenticate(eventsHandler(d.Triggers)))
 	if d.Chats != nil {
 		chats := chatHandler{d.Chats, d.Log}

@@ -32,8 +32,10 @@ const (
 	MayFreeze
 	// MayBypass is to let one rollout past freezes, for everybody to see.
 	MayBypass
-	// MayReport is to report the statuses of checks, and that what is deployed has changed.
+	// MayReport is to report the statuses of checks.
 	MayReport
+	// MayNudge is to have the programs of deployments look at what they deploy, and to decide nothing.
+	MayNudge
 )
 
 // Permissions is a set of them.
@@ -41,7 +43,7 @@ type Permissions uint16
 
 // AllPermissions is every permission, in the order in which they are shown.
 func AllPermissions() []Permission {
-	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister, MayBreakGlass, MayFreeze, MayBypass, MayReport}
+	return []Permission{MayRead, MayDeploy, MayApprove, MayConfigure, MayAdminister, MayBreakGlass, MayFreeze, MayBypass, MayReport, MayNudge}
 }
 
 // String is the permission as tokens and the API spell it.
@@ -65,6 +67,8 @@ func (p Permission) String() string {
 		return "bypass"
 	case MayReport:
 		return "report"
+	case MayNudge:
+		return "nudge"
 	default:
 		return "unknown"
 	}
@@ -114,7 +118,7 @@ func (r Role) Permissions() Permissions {
 	case RoleDeployer:
 		return PermissionsOf(MayRead, MayDeploy)
 	case RoleMaintainer:
-		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass, MayFreeze, MayBypass, MayReport)
+		return PermissionsOf(MayRead, MayDeploy, MayApprove, MayConfigure, MayBreakGlass, MayFreeze, MayBypass, MayReport, MayNudge)
 	case RoleOwner:
 		return PermissionsOf(AllPermissions()...)
 	default:
@@ -268,8 +272,10 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayFreeze, true
 	case ActionBypassFreeze:
 		return MayBypass, true
-	case ActionReportCheck, ActionEvaluateCheck, ActionNudgeDeployment:
+	case ActionReportCheck, ActionEvaluateCheck:
 		return MayReport, true
+	case ActionNudgeDeployment:
+		return MayNudge, true
 	case ActionCreateArtifactSource, ActionSetArtifactSourceConfig, ActionTryArtifactSource, ActionRetryWorkflow, ActionCancelWorkflow,
 		ActionDisableArtifactSource, ActionEnableArtifactSource, ActionRemoveArtifactSource, ActionReplaceArtifactSource, ActionAddService,
 		ActionRetireService, ActionRestoreService:

@@ -24,7 +24,7 @@ CREATE TABLE cd_access_tokens (
     CONSTRAINT cd_access_tokens_check_keys_are_bounded CHECK ((cardinality(check_keys) <= 20)),
     CONSTRAINT cd_access_tokens_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
     CONSTRAINT cd_access_tokens_provider_session_is_of_a_sign_in CHECK (((provider_session IS NULL) OR ((provider_session <> ''::text) AND sign_in))),
-    CONSTRAINT cd_access_tokens_scopes_are_known CHECK (((scopes >= 1) AND (scopes <= 511)))
+    CONSTRAINT cd_access_tokens_scopes_are_known CHECK (((scopes >= 1) AND (scopes <= 1023)))
 );
 CREATE INDEX cd_access_tokens_by_digest ON cd_access_tokens USING btree (digest);
 CREATE INDEX cd_access_tokens_by_provider_session ON cd_access_tokens USING btree (provider_session) WHERE (provider_session IS NOT NULL);
@@ -659,7 +659,7 @@ CREATE TABLE cd_chat_accounts (
     CONSTRAINT cd_chat_accounts_key_is_a_digest CHECK ((octet_length(key_digest) = 32)),
     CONSTRAINT cd_chat_accounts_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'mattermost'::text, 'forge'::text]))),
     CONSTRAINT cd_chat_accounts_name_is_bounded CHECK ((octet_length(chat_name) <= 255)),
-    CONSTRAINT cd_chat_accounts_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 511))),
+    CONSTRAINT cd_chat_accounts_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 1023))),
     CONSTRAINT cd_chat_accounts_user_is_bounded CHECK (((octet_length(chat_user) >= 1) AND (octet_length(chat_user) <= 255))),
     CONSTRAINT cd_chat_accounts_workspace_is_bounded CHECK (((octet_length(workspace) >= 1) AND (octet_length(workspace) <= 1000)))
 );
@@ -1258,7 +1258,7 @@ CREATE TABLE cd_forge_codes (
     CONSTRAINT cd_forge_codes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_forge_codes_account_is_bounded CHECK (((octet_length(account) >= 1) AND (octet_length(account) <= 255))),
     CONSTRAINT cd_forge_codes_digest_is_one CHECK ((octet_length(digest) = 32)),
-    CONSTRAINT cd_forge_codes_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 511)))
+    CONSTRAINT cd_forge_codes_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 1023)))
 );
 CREATE TRIGGER cd_forge_codes_touch BEFORE UPDATE ON cd_forge_codes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_codes IS

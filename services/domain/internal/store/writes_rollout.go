@@ -176,6 +176,27 @@ func (t *tx) SaveDeploymentLink(ctx context.Context, l core.DeploymentLink) erro
 	return pg.Classify(err, "save link of deployment %d", l.DeploymentID)
 }
 
+// EnteredEnvironments implements rollout.Tx.
+func (t *tx) EnteredEnvironments(ctx context.Context, rollout int64) ([]int64, error) {
+	ids, err := t.q.EnteredEnvironments(ctx, t.organization, rollout)
+	return ids, pg.Classify(err, "find what rollout %d has entered", rollout)
+}
+
+// ReportableDeployment implements rollout.Tx.
+func (t *tx) ReportableDeployment(ctx context.Context, deployment int64) (rollout.ReportableDeployment, error) {
+	r, err := t.q.ReportableDeployment(ctx, t.organization, deployment)
+	if err != nil {
+		return rollout.ReportableDeployment{}, missing(err, "deployment", deployment)
+	}
+	return rollout.ReportableDeployment{
+		Target: core.Target{
+			ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, Environment: r.Environment, Tier: core.Tier(r.Tier),
+		},
+		Ended: core.DeploymentState(r.State).Terminal() || core.RolloutState(r.RolloutState).Terminal(),
+		Name:  r.Name, Namespace: r.Namespace, Reported: r.Reported,
+	}, nil
+}
+
 // NoteNudge implements rollout.Tx.
 func (t *tx) NoteNudge(ctx context.Context, r rollout.OutsideReport) (bool, error) {
 	n, err := t.q.NoteDeploymentReport(ctx, query.NoteDeploymentReportParams{

@@ -311,8 +311,8 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 		{"an abort", "/services/domain", event.RolloutAbortRequested{RolloutID: 3}, []guard.Change{aborted}},
 		{"a retry", "/services/domain", event.RolloutRetryRequested{RolloutID: 3}, []guard.Change{retried}},
 		{"the end", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3}, []guard.Change{revoked}},
-		{"a cancellation", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true}, []guard.Change{cancelled}},
-		{"a cancellation of a program", "/services/workflow", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true}, nil},
+		{"a cancellation", "/services/domain", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true, EnvironmentIDs: []int64{5}}, []guard.Change{cancelled}},
+		{"a cancellation of a program", "/services/workflow", event.RolloutPassagesRevoked{RolloutID: 3, Cancelled: true, EnvironmentIDs: []int64{5}}, nil},
 		{"another event", "/services/domain", event.RolloutStarted{RolloutID: 3}, nil},
 		{
 			"places", "/services/domain",

@@ -27,7 +27,7 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 		rollout = data.RolloutID
 		c.Granted = &guard.Passage{
 			Environment: data.EnvironmentID, Weight: data.Weight, Wave: data.Wave, Places: placesOf(data.Places),
-			Pinned: data.PinnedWeights, At: e.Time,
+			Pinned: data.PinnedWeights, Application: data.ApplicationID, At: e.Time,
 		}
 	case event.TypeRolloutAbortRequested:
 		data, err := event.Decode[event.RolloutAbortRequested](wire)
@@ -46,7 +46,7 @@ func changeOf(wire event.Event, e history.Event) (c guard.Change, decides bool, 
 		if err != nil {
 			return c, false, err
 		}
-		rollout, c.Revoked, c.Cancelled = data.RolloutID, true, data.Cancelled
+		rollout, c.Revoked, c.Cancelled, c.Left = data.RolloutID, true, data.Cancelled, data.EnvironmentIDs
 	case event.TypeEnvironmentPlacesChanged:
 		data, err := event.Decode[event.EnvironmentPlacesChanged](wire)
 		c.Territory = &guard.Territory{

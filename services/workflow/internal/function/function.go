@@ -139,6 +139,9 @@ func (f *Function) Touches(args map[string]any) []activity.Place {
 	return f.spec.Touches(args)
 }
 
+// EndsNothing reports whether no call of the Function ends what an operation has started.
+func (f *Function) EndsNothing() bool { return f.spec.Ends == nil }
+
 // Ends is the operation whose object a call ends; empty for none.
 func (f *Function) Ends(args map[string]any) string {
 	if f.spec.Ends == nil {

@@ -59,7 +59,7 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 		}
 		p := query.SavePassageParams{
 			Organization: c.Organization, Workflow: c.Workflow, Environment: c.Granted.Environment, Weight: int32(c.Granted.Weight),
-			GrantedAt: c.At, Places: places, Pinned: []int32{},
+			GrantedAt: c.At, Places: places, Pinned: []int32{}, Application: c.Granted.Application,
 		}
 		for _, weight := range c.Granted.Pinned {
 			p.Pinned = append(p.Pinned, int32(weight))
@@ -68,7 +68,7 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 	case c.Territory != nil:
 		return saveTerritory(ctx, q, c.Organization, *c.Territory)
 	default:
-		p := query.SaveGuardedRunParams{Organization: c.Organization, Workflow: c.Workflow, Revoked: c.Revoked}
+		p := query.SaveGuardedRunParams{Organization: c.Organization, Workflow: c.Workflow, Revoked: c.Revoked, LeftEnvironments: append([]int64{}, c.Left...)}
 		if c.Aborted {
 			p.AbortedAt = &c.At
 		}
@@ -205,6 +205,7 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 		At          time.Time        `json:"at"`
 		Places      []activity.Place `json:"places"`
 		Pinned      []int            `json:"pinned"`
+		Overtaken   bool             `json:"overtaken"`
 	}
 	if err := json.NewDecoder(bytes.NewReader(row.Passages)).Decode(&passages); err != nil {
 		return run, fmt.Errorf("decode the passages of %q: %w", workflow, err)
@@ -212,7 +213,7 @@ func (s *Store) Guarded(ctx context.Context, organization int64, workflow string
 	for _, p := range passages {
 		run.Passages = append(run.Passages, guard.Passage{
 			Environment: p.Environment, Weight: p.Weight, Places: p.Places,
-			Pinned: p.Pinned, At: p.At,
+			Pinned: p.Pinned, At: p.At, Overtaken: p.Overtaken,
 		})
 	}
 	return run, nil

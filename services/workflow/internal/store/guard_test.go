@@ -106,7 +106,7 @@ func TestACancelledRolloutKeepsItsPassagesForAWhile(t *testing.T) {
 	granted := guard.Change{Workflow: "rollout-1", At: at, Granted: &guard.Passage{
 		Environment: 5, Places: []activity.Place{{Agent: 7, Namespace: "shop"}}, Pinned: []int{},
 	}}
-	end := guard.Change{Workflow: "rollout-1", At: at.Add(time.Minute), Revoked: true, Cancelled: true}
+	end := guard.Change{Workflow: "rollout-1", At: at.Add(time.Minute), Revoked: true, Cancelled: true, Left: []int64{5}}
 	for name, order := range map[string][]guard.Change{
 		"in order": {granted, end}, "backwards": {end, granted}, "twice": {granted, end, granted, end},
 	} {
@@ -127,6 +127,48 @@ func TestACancelledRolloutKeepsItsPassagesForAWhile(t *testing.T) {
 		check("rollout-1-cancelled", "rollout-1-cancelled", 1)
 		b.report("late", guard.Change{Workflow: "rollout-3", At: end.At.Add(3 * guard.TakesBackFor), Revoked: true, Cancelled: true})
 		check("rollout-1-cancelled", "rollout-1-cancelled", 0)
+		b.report("again, too late", granted)
+		check("rollout-1-cancelled", "rollout-1-cancelled", 0)
+	}
+}
+
+// D53: of a cancelled rollout only the passages of environments are left that it has not completed, and a grant to another rollout of the
+// application marks them, in any order. The periodic sweep deletes them, too.
+func TestWhatIsLeftOfPassagesAfterACancellation(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 25, 12, 0, 0, 0, time.UTC)
+	grant := func(run string, environment, application int64, at time.Time) guard.Change {
+		return guard.Change{Workflow: run, At: at, Granted: &guard.Passage{
+			Environment: environment, Application: application, Places: []activity.Place{{Agent: 7}}, Pinned: []int{}, At: at,
+		}}
+	}
+	end := guard.Change{Workflow: "rollout-1", At: at.Add(time.Minute), Revoked: true, Cancelled: true, Left: []int64{5}}
+	completed, own, next := grant("rollout-1", 4, 2, at), grant("rollout-1", 5, 2, at), grant("rollout-2", 5, 2, at.Add(2*time.Minute))
+	other, over := grant("rollout-3", 5, 9, at.Add(2*time.Minute)), guard.Change{Workflow: "rollout-2", At: at.Add(3 * time.Minute), Revoked: true}
+	for name, tt := range map[string]struct {
+		order     []guard.Change
+		overtaken bool
+	}{
+		"alone":                {[]guard.Change{completed, own, end}, false},
+		"another application":  {[]guard.Change{completed, own, end, other}, false},
+		"the next rollout":     {[]guard.Change{completed, own, end, next}, true},
+		"the next one is over": {[]guard.Change{completed, own, end, next, over}, true},
+		"backwards":            {[]guard.Change{over, next, end, own, completed}, true},
+	} {
+		b := newTestStore(t)
+		for i, c := range tt.order {
+			b.report(fmt.Sprint(i), c)
+		}
+		got, err := b.Guarded(t.Context(), 1, "rollout-1-cancelled")
+		if err != nil || len(got.Passages) != 1 || got.Passages[0].Environment != 5 || got.Passages[0].Overtaken != tt.overtaken {
+			t.Errorf("%s: found %+v, %v; expected that of environment 5, overtaken %t", name, got.Passages, err, tt.overtaken)
+		}
+		if err := b.Forget(t.Context(), end.At.Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Guarded(t.Context(), 1, "rollout-1-cancelled"); err != nil || len(got.Passages) != 0 || !got.Revoked {
+			t.Errorf("%s: found %+v, %v after the sweep", name, got, err)
+		}
 	}
 }
 

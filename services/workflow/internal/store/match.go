@@ -330,6 +330,9 @@ func (s *Store) Forget(ctx context.Context, before time.Time) error {
 			break
 		}
 	}
+	if err := s.queries.ForgetCancelled(ctx, query.ForgetCancelledParams{Before: before}); err != nil {
+		return pg.Classify(err, "end the passages of rollouts that were cancelled")
+	}
 	return payloads.Sweep(ctx, func(fn func(*query.Queries) error) error {
 		return s.tx(ctx, func(_ pgx.Tx, q *query.Queries) error { return fn(q) })
 	})

@@ -179,6 +179,21 @@ CREATE TABLE entry (
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE UNIQUE INDEX entry_event_once ON entry USING btree (execution, event) WHERE (event IS NOT NULL);
 
+CREATE TABLE environment_entrance (
+    organization bigint NOT NULL,
+    environment bigint NOT NULL,
+    application bigint NOT NULL,
+    workflow text NOT NULL,
+    granted_at timestamp with time zone NOT NULL,
+    CONSTRAINT environment_entrance_pkey PRIMARY KEY (organization, environment, application),
+    CONSTRAINT environment_entrance_environment_check CHECK ((environment > 0)),
+    CONSTRAINT environment_entrance_organization_check CHECK ((organization > 0))
+);
+COMMENT ON TABLE environment_entrance IS
+    'The run of the rollout of an application that was the last one to be let into an environment: what was cancelled before takes back nothing there.';
+COMMENT ON COLUMN environment_entrance.application IS
+    'The application; 0 for grants of earlier releases.';
+
 CREATE TABLE event (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization bigint NOT NULL,
@@ -349,17 +364,20 @@ CREATE TABLE guarded_run (
     retried_at timestamp with time zone,
     cancelled_at timestamp with time zone,
     kept boolean NOT NULL DEFAULT false,
+    left_environments bigint[] NOT NULL DEFAULT '{}'::bigint[],
     CONSTRAINT guarded_run_pkey PRIMARY KEY (organization, workflow),
     CONSTRAINT guarded_run_cancelled_is_over CHECK (((cancelled_at IS NULL) OR revoked)),
     CONSTRAINT guarded_run_organization_check CHECK ((organization > 0))
 );
-CREATE INDEX guarded_run_kept ON guarded_run USING btree (organization, cancelled_at) WHERE kept;
+CREATE INDEX guarded_run_kept ON guarded_run USING btree (cancelled_at, organization) WHERE kept;
 COMMENT ON TABLE guarded_run IS
     'What is known of the run of a rollout beside its passages. One row for a rollout; kept, because an event that arrives late must find that the rollout has ended.';
 COMMENT ON COLUMN guarded_run.cancelled_at IS
     'When the rollout was cancelled; null if it was not.';
 COMMENT ON COLUMN guarded_run.kept IS
     'Whether its passages are kept although it is over.';
+COMMENT ON COLUMN guarded_run.left_environments IS
+    'The environments that a cancelled rollout has entered and not completed: only their passages are kept.';
 
 CREATE TABLE installation (
     one boolean NOT NULL DEFAULT true,
@@ -403,6 +421,7 @@ CREATE TABLE passage (
     granted_at timestamp with time zone NOT NULL,
     places jsonb NOT NULL,
     pinned integer[] NOT NULL,
+    application bigint NOT NULL DEFAULT 0,
     CONSTRAINT passage_pkey PRIMARY KEY (organization, workflow, environment, weight),
     CONSTRAINT passage_environment_check CHECK ((environment > 0)),
     CONSTRAINT passage_organization_check CHECK ((organization > 0)),
@@ -411,6 +430,8 @@ CREATE TABLE passage (
 );
 COMMENT ON TABLE passage IS
     'What the run of a rollout may change. Deleted with the end of the rollout.';
+COMMENT ON COLUMN passage.application IS
+    'The application of the rollout; 0 for grants of earlier releases.';
 
 CREATE TABLE passage_target (
     organization bigint NOT NULL,

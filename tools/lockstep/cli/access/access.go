@@ -26,7 +26,7 @@ func Commands(c *command.Command) []*cobra.Command {
 type commands struct{ *command.Command }
 
 func permissions() []string {
-	return []string{"read", "deploy", "approve", "configure", "administer", "break_glass", "freeze", "bypass", "report"}
+	return []string{"read", "deploy", "approve", "configure", "administer", "break_glass", "freeze", "bypass", "report", "nudge"}
 }
 
 func roles() []string { return []string{"viewer", "approver", "deployer", "maintainer", "owner"} }

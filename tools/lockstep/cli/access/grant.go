@@ -12,7 +12,7 @@ import (
 )
 
 func grantable() []string {
-	return []string{"deploy", "approve", "configure", "break_glass", "freeze", "bypass", "report"}
+	return []string{"deploy", "approve", "configure", "break_glass", "freeze", "bypass", "report", "nudge"}
 }
 
 // holder finds who gets a grant, by name.

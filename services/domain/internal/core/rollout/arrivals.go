@@ -159,6 +159,21 @@ type OutsideReport struct {
 	Phase           string
 }
 
+// ReportableDeployment is what has to be known of a deployment before a report about it is taken.
+type ReportableDeployment struct {
+	Target core.Target
+	// Ended reports whether it, or its rollout, is over.
+	Ended bool
+	// Name and Namespace are what it is called outside; empty if that is not known. Reported are the phases that were reported of that.
+	Name, Namespace string
+	Reported        []string
+}
+
+// takes reports whether the program of the deployment waits for what a report says.
+func (d ReportableDeployment) takes(r OutsideReport) bool {
+	return !d.Ended && d.Name == r.Name && d.Namespace == r.Namespace && !slices.Contains(d.Reported, r.Phase)
+}
+
 // DeploymentNudge wakes the program of a deployment.
 type DeploymentNudge struct {
 	Organization, RolloutID, DeploymentID int64
@@ -211,20 +226,19 @@ func (u *UseCases) NudgeDeployment(ctx context.Context, a core.Actor, r OutsideR
 	}
 	err = core.Within(ctx, u.store, a, core.ActionNudgeDeployment, func(ctx context.Context, tx Tx) error {
 		woken = false
+		found, err := tx.ReportableDeployment(ctx, r.DeploymentID)
+		if err != nil {
+			return err
+		}
+		if err := a.MayIn(core.ActionNudgeDeployment, found.Target); err != nil {
+			return err
+		}
+		if !found.takes(r) { // most reports end here, and have locked nothing
+			return nil
+		}
 		now := u.clock.Now()
-		t, b, d, err := lockDeployment(ctx, tx, cause{Actor: a, at: now}, r.DeploymentID)
+		t, _, d, err := lockDeployment(ctx, tx, cause{Actor: a, at: now}, r.DeploymentID)
 		if err != nil {
-			return err
-		}
-		environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{b.EnvironmentID})
-		if err != nil {
-			return err
-		}
-		e, ok := environments[b.EnvironmentID]
-		if !ok {
-			return fault.New(fault.NotFound, "environment %d does not exist", b.EnvironmentID)
-		}
-		if err := a.MayIn(core.ActionNudgeDeployment, e.Target(t.rollout.ApplicationID)); err != nil {
 			return err
 		}
 		if d.State.Terminal() || t.rollout.State.Terminal() {

@@ -457,6 +457,7 @@ func (t *tree) grant(ctx context.Context, gate string, conditions []core.Conditi
 		return err
 	}
 	return t.tx.Grant(ctx, Passage{
-		Organization: t.cause.Organization, RolloutID: t.rollout.ID, GateID: gate, Opening: opens, Attempt: attempt, At: t.cause.at,
+		Organization: t.cause.Organization, RolloutID: t.rollout.ID, ApplicationID: t.rollout.ApplicationID, GateID: gate, Opening: opens,
+		Attempt: attempt, At: t.cause.at,
 	})
 }

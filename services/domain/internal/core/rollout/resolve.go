@@ -181,17 +181,19 @@ func (u *UseCases) CancelWith(ctx context.Context, tx Tx, a core.Actor, rollout 
 // cancel ends a rollout and everything under it, and has its workflow stopped. A start that nobody has tried to hand over
 // yet is taken back instead.
 func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
-	var left []int64
-	for _, b := range t.environments {
-		if b.State != core.RolloutCompleted {
-			left = append(left, b.EnvironmentID)
-		}
+	left, err := t.tx.EnteredEnvironments(ctx, t.rollout.ID)
+	if err != nil {
+		return err
 	}
+	t.left = left
 	if err := t.moveRollout(ctx, core.VerbCancel, reason); err != nil {
 		return err
 	}
 	if err := u.stopWorkflow(ctx, t, core.Because("cancelled by "+t.cause.DisplayName(), reason)); err != nil {
 		return err
+	}
+	if len(left) == 0 {
+		return nil // it may have changed nothing that is not finished
 	}
 	inputs, err := json.Marshal(map[string]cancelledInput{"cancelled": {Environments: left}})
 	if err != nil {
@@ -202,7 +204,7 @@ func (u *UseCases) cancel(ctx context.Context, t *tree, reason string) error {
 
 // cancelledInput is what the program cancelled of a driver is started with, beside what the rollout's own run was started with.
 type cancelledInput struct {
-	// Environments are those that the rollout has not completed.
+	// Environments are those that the rollout was let into and has not completed.
 	Environments []int64 `json:"environments"`
 }
 

@@ -157,6 +157,8 @@ type CheckRunTx interface {
 	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	// Nudge publishes a nudge.
 	Nudge(ctx context.Context, n Nudge) error
+	// ReportableDeployment reads what has to be known of a deployment before a report about it is taken, and locks nothing.
+	ReportableDeployment(ctx context.Context, deployment int64) (ReportableDeployment, error)
 	// NoteNudge records that the phase of what a deployment is outside was reported; false if it is known already, or the name is no longer
 	// that of the deployment.
 	NoteNudge(ctx context.Context, r OutsideReport) (bool, error)
@@ -321,6 +323,8 @@ type Tx interface {
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
 	// AddSnapshot keeps what was deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
+	// EnteredEnvironments are those that a rollout was let into and has not completed.
+	EnteredEnvironments(ctx context.Context, rollout int64) ([]int64, error)
 	// AddCancellation has the program cancelled of a rollout's driver started, with inputs beside those of its run; a no-op if that was not
 	// started.
 	AddCancellation(ctx context.Context, rollout int64, inputs json.RawMessage, at time.Time) error
@@ -380,6 +384,7 @@ type GateResolved struct {
 // Passage is the permission to go past a gate.
 type Passage struct {
 	Organization, RolloutID int64
+	ApplicationID           int64
 	GateID                  string
 	Opening
 	// Attempt is that of the wave of a fleet; 0 for any other gate.
@@ -392,7 +397,9 @@ type End struct {
 	Organization, RolloutID int64
 	// Cancelled reports whether the program cancelled of its drivers may take back what it has begun.
 	Cancelled bool
-	At        time.Time
+	// Left are, of a rollout that was cancelled, the environments that it has entered and not completed.
+	Left []int64
+	At   time.Time
 }
 
 // Abort and retry (D18, E73). An abort returns the running environments to the version that was stable before, and leaves the rollout

@@ -34,6 +34,8 @@ type tree struct {
 	openings map[string]Opening
 	// breach is the passage that was never granted, while the rollout fails because of a report from beyond it; empty otherwise.
 	breach string
+	// left are the environments that it has entered and not completed, while the rollout is cancelled.
+	left []int64
 }
 
 // branch is an environment of a tree with its deployments.
@@ -208,7 +210,8 @@ func (t *tree) moveRollout(ctx context.Context, verb core.Verb, reason string) e
 			return err
 		}
 		if err := t.tx.Revoke(ctx, End{
-			Organization: t.cause.Organization, RolloutID: t.rollout.ID, Cancelled: t.rollout.State == core.RolloutCancelled, At: t.cause.at,
+			Organization: t.cause.Organization, RolloutID: t.rollout.ID, Cancelled: t.rollout.State == core.RolloutCancelled, Left: t.left,
+			At: t.cause.at,
 		}); err != nil {
 			return err
 		}

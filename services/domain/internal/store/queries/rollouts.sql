@@ -67,6 +67,27 @@ WHERE r.organization_id = @organization_id AND r.application_id = @application_i
     OR EXISTS (SELECT FROM cd_rollout_transitions t
                WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
 
+-- name: EnteredEnvironments :many
+-- Those that a rollout was let into and has not completed.
+SELECT e.environment_id
+FROM cd_rollout_environments e
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+WHERE e.organization_id = @organization_id AND e.rollout_id = @rollout_id AND e.state <> 'completed'
+  AND EXISTS (SELECT FROM cd_rollout_transitions t
+              WHERE t.organization_id = e.organization_id AND t.rollout_id = e.rollout_id AND t.event = 'pass_gate' AND t.gate_id = n.name)
+ORDER BY e.position;
+
+-- name: ReportableDeployment :one
+-- What has to be known of a deployment before a report about it is taken.
+SELECT r.application_id, n.id AS environment_id, n.name AS environment, n.tier, d.state, r.state AS rollout_state,
+    coalesce(l.name, '')::text AS name, coalesce(l.namespace, '')::text AS namespace, coalesce(l.reported, '{}')::text[] AS reported
+FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+LEFT JOIN cd_deployment_links l ON l.organization_id = d.organization_id AND l.deployment_id = d.id
+WHERE d.organization_id = @organization_id AND d.id = @id;
+
 -- name: RecordedInputs :one
 -- Those of the last rollout that has brought a version set to an environment.
 SELECT r.inputs FROM cd_rollouts r

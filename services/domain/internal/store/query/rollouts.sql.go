@@ -225,6 +225,37 @@ func (q *Queries) DeploymentsByRolloutEnvironment(ctx context.Context, organizat
 	return items, nil
 }
 
+const enteredEnvironments = `-- name: EnteredEnvironments :many
+SELECT e.environment_id
+FROM cd_rollout_environments e
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+WHERE e.organization_id = $1 AND e.rollout_id = $2 AND e.state <> 'completed'
+  AND EXISTS (SELECT FROM cd_rollout_transitions t
+              WHERE t.organization_id = e.organization_id AND t.rollout_id = e.rollout_id AND t.event = 'pass_gate' AND t.gate_id = n.name)
+ORDER BY e.position
+`
+
+// Those that a rollout was let into and has not completed.
+func (q *Queries) EnteredEnvironments(ctx context.Context, organizationID int64, rolloutID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, enteredEnvironments, organizationID, rolloutID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var environment_id int64
+		if err := rows.Scan(&environment_id); err != nil {
+			return nil, err
+		}
+		items = append(items, environment_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const environmentsByRollout = `-- name: EnvironmentsByRollout :many
 SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.archived_at, n.created_at, n.updated_at FROM cd_environments n
 WHERE n.organization_id = $1 AND n.id IN (
@@ -721,6 +752,47 @@ func (q *Queries) RecordedInputs(ctx context.Context, environmentID int64, organ
 	var inputs json.RawMessage
 	err := row.Scan(&inputs)
 	return inputs, err
+}
+
+const reportableDeployment = `-- name: ReportableDeployment :one
+SELECT r.application_id, n.id AS environment_id, n.name AS environment, n.tier, d.state, r.state AS rollout_state,
+    coalesce(l.name, '')::text AS name, coalesce(l.namespace, '')::text AS namespace, coalesce(l.reported, '{}')::text[] AS reported
+FROM cd_deployments d
+JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
+LEFT JOIN cd_deployment_links l ON l.organization_id = d.organization_id AND l.deployment_id = d.id
+WHERE d.organization_id = $1 AND d.id = $2
+`
+
+type ReportableDeploymentRow struct {
+	ApplicationID int64
+	EnvironmentID int64
+	Environment   string
+	Tier          string
+	State         string
+	RolloutState  string
+	Name          string
+	Namespace     string
+	Reported      []string
+}
+
+// What has to be known of a deployment before a report about it is taken.
+func (q *Queries) ReportableDeployment(ctx context.Context, organizationID int64, iD int64) (ReportableDeploymentRow, error) {
+	row := q.db.QueryRow(ctx, reportableDeployment, organizationID, iD)
+	var i ReportableDeploymentRow
+	err := row.Scan(
+		&i.ApplicationID,
+		&i.EnvironmentID,
+		&i.Environment,
+		&i.Tier,
+		&i.State,
+		&i.RolloutState,
+		&i.Name,
+		&i.Namespace,
+		&i.Reported,
+	)
+	return i, err
 }
 
 const rollbacks = `-- name: Rollbacks :many

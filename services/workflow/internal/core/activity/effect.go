@@ -88,6 +88,15 @@ type Ender interface {
 	Ends(args map[string]any) string
 }
 
+// IsEnder reports whether a Function ends what operations have started.
+func IsEnder(f Function) bool {
+	if some, states := f.(interface{ EndsNothing() bool }); states && some.EndsNothing() {
+		return false
+	}
+	_, can := f.(Ender)
+	return can
+}
+
 // Confined is a Function whose calls take something back only at places that are declared for that.
 type Confined interface {
 	// TakesBackAt reports whether a place that a passage opens is one where calls that touch the other take something back.

@@ -66,6 +66,18 @@ func (g *Guard) afterCancellation(run Run) (_ Run, problem string, err error) {
 	return run, "", nil
 }
 
+// onlyOwn is why a call after the cancellation of the rollout does not only take back; empty if it does. What ends an operation has to name
+// one of the cancelled rollout: the place may be in use by the next one.
+func (r Run) onlyOwn(f activity.Function, call activity.Call) string {
+	if activity.EffectOf(f, call.Args) != activity.TakesBack {
+		return "the rollout was cancelled; only calls that take back what it has begun are executed"
+	}
+	if rollout := id.RolloutRun(id.CancelledRollout(r.Root)); activity.IsEnder(f) && !endsOwn(f, call, rollout) {
+		return fmt.Sprintf("the rollout was cancelled, and the call does not state an operation that begins with %s.", rollout)
+	}
+	return ""
+}
+
 // Admit checks an attempt at a call that a relay executes, and adds the weights that it may not leave. The error is a
 // *history.FunctionError if the call is refused, with the code forbidden; any other error means that nothing could be found out now.
 func (g *Guard) Admit(ctx context.Context, call *agent.OutgoingCall) error {
@@ -160,16 +172,19 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	if run.Revoked && endsOwn(f, call, run.Root) {
 		return direct, nil
 	}
+	overtaken := false
 	if id.CancelledRollout(run.Root) != 0 {
 		after, problem, err := g.afterCancellation(run)
 		if err != nil {
 			return admitted{}, err
 		}
-		if problem == "" && activity.EffectOf(f, call.Args) != activity.TakesBack {
-			problem = "the rollout was cancelled; only calls that take back what it has begun are executed"
-		}
-		if problem != "" {
+		if problem = cmp.Or(problem, after.onlyOwn(f, call)); problem != "" {
 			return admitted{}, g.refuse(ctx, call, problem)
+		}
+		if !activity.IsEnder(f) { // it names no operation, so it could be about what the next rollout does there
+			before := len(after.Passages)
+			after.Passages = slices.DeleteFunc(slices.Clone(after.Passages), func(p Passage) bool { return p.Overtaken })
+			overtaken = len(after.Passages) < before
 		}
 		run = after
 	}
@@ -183,6 +198,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 		return admitted{}, g.refuse(ctx, call, "its arguments do not name what it changes")
 	}
 	held, environments, problem := run.opensAll(all, touched)
+	if problem != "" && overtaken {
+		problem = "another rollout has entered the environment since the cancellation: " + problem
+	}
 	if problem == "" && activity.IsOwned(f) {
 		environments, problem = meant(environments, call.Args)
 	}

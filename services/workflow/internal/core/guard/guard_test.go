@@ -681,7 +681,7 @@ func TestAfterACancellation(t *testing.T) {
 	t.Parallel()
 	functions, err := activity.NewFunctions(
 		act{"look", activity.Reads}, act{"change", activity.Changes}, act{"undo", activity.TakesBack}, act{"propose", activity.Proposes},
-		stops{act{"stop", activity.TakesBack}},
+		stops{act{"stop", activity.TakesBack}}, ends{act{"end", activity.TakesBack}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -692,12 +692,15 @@ func TestAfterACancellation(t *testing.T) {
 		workflows    = "https://argo.example.com/api/v1/workflows/shop"
 		atServer     = `{"url": "` + workflows + `/deploy-api/stop"}`
 		elsewhere    = `{"url": "https://argo.example.com/api/v1/workflows/other/x/stop"}`
+		own          = `{"agent_id": 7, "namespace": "production", "name": "api", "operation": "rollout-1.deployment-2.1"}`
+		ofNext       = `{"agent_id": 7, "namespace": "production", "name": "api", "operation": "rollout-12.deployment-3.1"}`
 	)
 	ofRollout := id.CancelledRun(1)
 	child, err := id.ChildRun(ofRollout, "key", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	overtaken := func(k *kept) { k.run.Passages[0].Overtaken = true }
 	forbidden := func(problem string) string { return "forbidden: " + problem }
 	for name, tt := range map[string]struct {
 		workflow, function, place string
@@ -707,6 +710,12 @@ func TestAfterACancellation(t *testing.T) {
 	}{
 		"takes back":                  {function: "undo", place: inProduction},
 		"takes back at a server":      {function: "stop", place: atServer},
+		"ends its own":                {function: "end", place: own},
+		"ends its own, overtaken":     {function: "end", place: own, with: overtaken},
+		"ends that of the next":       {function: "end", place: ofNext, want: forbidden("the rollout was cancelled, and the call does not state an operation that begins with rollout-1.")},
+		"ends without an operation":   {function: "end", place: inProduction, want: forbidden("the rollout was cancelled, and the call does not state")},
+		"takes back, overtaken":       {function: "undo", place: inProduction, with: overtaken, want: forbidden("another rollout has entered the environment since")},
+		"at a server, overtaken":      {function: "stop", place: atServer, with: overtaken, want: forbidden("another rollout has entered the environment since")},
 		"a child takes back":          {workflow: child, function: "undo", place: inProduction},
 		"reads":                       {function: "look", place: inProduction},
 		"changes":                     {function: "change", place: inProduction, want: forbidden("the rollout was cancelled; only calls that take back")},

@@ -21,6 +21,8 @@ type Change struct {
 	Aborted, Retried, Revoked bool
 	// Cancelled is set with Revoked where the rollout was cancelled.
 	Cancelled bool
+	// Left are, with Cancelled, the environments that the rollout has entered and not completed.
+	Left      []int64
 	Territory *Territory
 }
 
@@ -35,8 +37,12 @@ type Passage struct {
 	// Places are what the entrance opens. Pinned are the weights, in percent, that each need a passage of their own.
 	Places []activity.Place
 	Pinned []int
+	// Application is the one that is rolled out; 0 in grants of earlier releases.
+	Application int64
 	// At is when it was granted.
 	At time.Time
+	// Overtaken reports, of a rollout that was cancelled, whether another one of the application has entered the environment since.
+	Overtaken bool
 }
 
 // Territory is what belongs to an environment, in a report: by itself, or to one application in it.

@@ -4,10 +4,17 @@
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked AND cancelled_at IS NULL AS revoked
+    RETURNING revoked AND NOT kept AS revoked
+), entrance AS (
+    INSERT INTO environment_entrance (organization, environment, application, workflow, granted_at)
+    SELECT sqlc.arg(organization), sqlc.arg(environment), sqlc.arg(application), sqlc.arg(workflow), sqlc.arg(granted_at)
+    WHERE sqlc.arg(weight)::integer = 0
+    ON CONFLICT (organization, environment, application) DO UPDATE SET workflow = excluded.workflow, granted_at = excluded.granted_at
+    WHERE environment_entrance.granted_at < excluded.granted_at
 )
-INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
-SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), sqlc.arg(weight), sqlc.arg(granted_at), sqlc.arg(places), sqlc.arg(pinned)
+INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned, application)
+SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), sqlc.arg(weight)::integer, sqlc.arg(granted_at), sqlc.arg(places), sqlc.arg(pinned),
+    sqlc.arg(application)
 FROM run WHERE NOT run.revoked
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
@@ -18,7 +25,7 @@ WHERE passage.granted_at < excluded.granted_at;
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES (sqlc.arg(organization), sqlc.arg(workflow))
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked AND cancelled_at IS NULL AS revoked
+    RETURNING revoked AND NOT kept AS revoked
 )
 INSERT INTO passage_target (organization, workflow, environment, agent, places)
 SELECT sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(environment), (p ->> 'agent_id')::bigint, jsonb_agg(p)
@@ -28,11 +35,12 @@ GROUP BY (p ->> 'agent_id')::bigint
 ON CONFLICT (organization, workflow, environment, agent) DO NOTHING;
 
 -- name: SaveGuardedRun :exec
-INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept)
+INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept, left_environments)
 VALUES (sqlc.arg(organization), sqlc.arg(workflow), sqlc.arg(revoked), sqlc.narg(aborted_at), sqlc.narg(retried_at), sqlc.narg(cancelled_at),
-    sqlc.narg(cancelled_at)::timestamptz IS NOT NULL)
+    sqlc.narg(cancelled_at)::timestamptz IS NOT NULL, sqlc.arg(left_environments))
 ON CONFLICT (organization, workflow) DO UPDATE SET
     kept = guarded_run.kept OR guarded_run.cancelled_at IS NULL AND excluded.cancelled_at IS NOT NULL,
+    left_environments = CASE WHEN guarded_run.cancelled_at IS NULL THEN excluded.left_environments ELSE guarded_run.left_environments END,
     cancelled_at = coalesce(guarded_run.cancelled_at, excluded.cancelled_at),
     revoked = guarded_run.revoked OR excluded.revoked,
     aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
@@ -46,9 +54,10 @@ WITH targets AS (
 DELETE FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow);
 
 -- name: ForgetCancelled :exec
--- What cancelled rollouts have left behind was taken back by then, or never is.
+-- What cancelled rollouts have left behind was taken back by then, or never is. Of all organizations for organization 0.
 WITH over AS (
-    UPDATE guarded_run g SET kept = false WHERE g.organization = sqlc.arg(organization) AND g.kept AND g.cancelled_at < sqlc.arg(before)::timestamptz
+    UPDATE guarded_run g SET kept = false
+    WHERE (g.organization = sqlc.arg(organization) OR sqlc.arg(organization) = 0) AND g.kept AND g.cancelled_at < sqlc.arg(before)::timestamptz
     RETURNING g.organization, g.workflow
 ), targets AS (
     DELETE FROM passage_target t USING over o WHERE t.organization = o.organization AND t.workflow = o.workflow
@@ -94,13 +103,21 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),
+            -- Asked only for what runs after a cancellation: another rollout of the application has entered the environment since.
+            'overtaken', r.cancelled_at IS NOT NULL AND EXISTS (
+                SELECT FROM environment_entrance n
+                WHERE n.organization = p.organization AND n.environment = p.environment AND n.workflow <> p.workflow AND n.granted_at >= p.granted_at
+                  AND (n.application = p.application OR n.application = 0 OR p.application = 0)
+            ),
             'places', CASE WHEN p.weight > 0 THEN p.places ELSE p.places || coalesce((
                 SELECT jsonb_agg(e) FROM passage_target t, jsonb_array_elements(t.places) AS e
                 WHERE t.organization = p.organization AND t.workflow = p.workflow AND t.environment = p.environment
                   AND t.agent = ANY(sqlc.arg(agents)::bigint[])
             ), '[]') END
         ) ORDER BY p.environment, p.weight)
-        FROM passage p WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow)
+        FROM passage p
+        WHERE p.organization = sqlc.arg(organization) AND p.workflow = sqlc.arg(workflow)
+          AND (r.cancelled_at IS NULL OR p.environment = ANY(r.left_environments))
     ), '[]')::jsonb AS passages
 FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = sqlc.arg(organization) AND r.workflow = sqlc.arg(workflow);
 

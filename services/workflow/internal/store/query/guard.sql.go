@@ -31,7 +31,8 @@ func (q *Queries) EndPassages(ctx context.Context, arg EndPassagesParams) error 
 
 const forgetCancelled = `-- name: ForgetCancelled :exec
 WITH over AS (
-    UPDATE guarded_run g SET kept = false WHERE g.organization = $1 AND g.kept AND g.cancelled_at < $2::timestamptz
+    UPDATE guarded_run g SET kept = false
+    WHERE (g.organization = $1 OR $1 = 0) AND g.kept AND g.cancelled_at < $2::timestamptz
     RETURNING g.organization, g.workflow
 ), targets AS (
     DELETE FROM passage_target t USING over o WHERE t.organization = o.organization AND t.workflow = o.workflow
@@ -44,7 +45,7 @@ type ForgetCancelledParams struct {
 	Before       time.Time
 }
 
-// What cancelled rollouts have left behind was taken back by then, or never is.
+// What cancelled rollouts have left behind was taken back by then, or never is. Of all organizations for organization 0.
 func (q *Queries) ForgetCancelled(ctx context.Context, arg ForgetCancelledParams) error {
 	_, err := q.db.Exec(ctx, forgetCancelled, arg.Organization, arg.Before)
 	return err
@@ -70,13 +71,21 @@ SELECT coalesce((SELECT v.version FROM territory_version v WHERE v.organization 
     coalesce((
         SELECT jsonb_agg(jsonb_build_object(
             'environment', p.environment, 'weight', p.weight, 'at', p.granted_at, 'pinned', to_jsonb(p.pinned),
+            -- Asked only for what runs after a cancellation: another rollout of the application has entered the environment since.
+            'overtaken', r.cancelled_at IS NOT NULL AND EXISTS (
+                SELECT FROM environment_entrance n
+                WHERE n.organization = p.organization AND n.environment = p.environment AND n.workflow <> p.workflow AND n.granted_at >= p.granted_at
+                  AND (n.application = p.application OR n.application = 0 OR p.application = 0)
+            ),
             'places', CASE WHEN p.weight > 0 THEN p.places ELSE p.places || coalesce((
                 SELECT jsonb_agg(e) FROM passage_target t, jsonb_array_elements(t.places) AS e
                 WHERE t.organization = p.organization AND t.workflow = p.workflow AND t.environment = p.environment
                   AND t.agent = ANY($3::bigint[])
             ), '[]') END
         ) ORDER BY p.environment, p.weight)
-        FROM passage p WHERE p.organization = $1 AND p.workflow = $2
+        FROM passage p
+        WHERE p.organization = $1 AND p.workflow = $2
+          AND (r.cancelled_at IS NULL OR p.environment = ANY(r.left_environments))
     ), '[]')::jsonb AS passages
 FROM (SELECT 1) one LEFT JOIN guarded_run r ON r.organization = $1 AND r.workflow = $2
 `
@@ -167,11 +176,12 @@ func (q *Queries) NextTerritoryVersion(ctx context.Context, organization int64) 
 }
 
 const saveGuardedRun = `-- name: SaveGuardedRun :exec
-INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept)
+INSERT INTO guarded_run (organization, workflow, revoked, aborted_at, retried_at, cancelled_at, kept, left_environments)
 VALUES ($1, $2, $3, $4, $5, $6,
-    $6::timestamptz IS NOT NULL)
+    $6::timestamptz IS NOT NULL, $7)
 ON CONFLICT (organization, workflow) DO UPDATE SET
     kept = guarded_run.kept OR guarded_run.cancelled_at IS NULL AND excluded.cancelled_at IS NOT NULL,
+    left_environments = CASE WHEN guarded_run.cancelled_at IS NULL THEN excluded.left_environments ELSE guarded_run.left_environments END,
     cancelled_at = coalesce(guarded_run.cancelled_at, excluded.cancelled_at),
     revoked = guarded_run.revoked OR excluded.revoked,
     aborted_at = greatest(guarded_run.aborted_at, excluded.aborted_at),
@@ -179,12 +189,13 @@ ON CONFLICT (organization, workflow) DO UPDATE SET
 `
 
 type SaveGuardedRunParams struct {
-	Organization int64
-	Workflow     string
-	Revoked      bool
-	AbortedAt    *time.Time
-	RetriedAt    *time.Time
-	CancelledAt  *time.Time
+	Organization     int64
+	Workflow         string
+	Revoked          bool
+	AbortedAt        *time.Time
+	RetriedAt        *time.Time
+	CancelledAt      *time.Time
+	LeftEnvironments []int64
 }
 
 func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) error {
@@ -195,6 +206,7 @@ func (q *Queries) SaveGuardedRun(ctx context.Context, arg SaveGuardedRunParams) 
 		arg.AbortedAt,
 		arg.RetriedAt,
 		arg.CancelledAt,
+		arg.LeftEnvironments,
 	)
 	return err
 }
@@ -203,10 +215,17 @@ const savePassage = `-- name: SavePassage :exec
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked AND cancelled_at IS NULL AS revoked
+    RETURNING revoked AND NOT kept AS revoked
+), entrance AS (
+    INSERT INTO environment_entrance (organization, environment, application, workflow, granted_at)
+    SELECT $1, $3, $8, $2, $5
+    WHERE $4::integer = 0
+    ON CONFLICT (organization, environment, application) DO UPDATE SET workflow = excluded.workflow, granted_at = excluded.granted_at
+    WHERE environment_entrance.granted_at < excluded.granted_at
 )
-INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned)
-SELECT $1, $2, $3, $4, $5, $6, $7
+INSERT INTO passage (organization, workflow, environment, weight, granted_at, places, pinned, application)
+SELECT $1, $2, $3, $4::integer, $5, $6, $7,
+    $8
 FROM run WHERE NOT run.revoked
 ON CONFLICT (organization, workflow, environment, weight) DO UPDATE SET
     granted_at = excluded.granted_at, places = excluded.places, pinned = excluded.pinned
@@ -221,6 +240,7 @@ type SavePassageParams struct {
 	GrantedAt    time.Time
 	Places       json.RawMessage
 	Pinned       []int32
+	Application  int64
 }
 
 // Granted again, as after an abort, it is as of the later time. A rollout that has ended has none: grant and end lock the row of the run,
@@ -234,6 +254,7 @@ func (q *Queries) SavePassage(ctx context.Context, arg SavePassageParams) error 
 		arg.GrantedAt,
 		arg.Places,
 		arg.Pinned,
+		arg.Application,
 	)
 	return err
 }
@@ -242,7 +263,7 @@ const saveTargets = `-- name: SaveTargets :exec
 WITH run AS (
     INSERT INTO guarded_run (organization, workflow) VALUES ($1, $2)
     ON CONFLICT (organization, workflow) DO UPDATE SET revoked = guarded_run.revoked
-    RETURNING revoked AND cancelled_at IS NULL AS revoked
+    RETURNING revoked AND NOT kept AS revoked
 )
 INSERT INTO passage_target (organization, workflow, environment, agent, places)
 SELECT $1, $2, $3, (p ->> 'agent_id')::bigint, jsonb_agg(p)

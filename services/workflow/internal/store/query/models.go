@@ -143,6 +143,16 @@ type Entry struct {
 	Tries      []byte
 }
 
+// The run of the rollout of an application that was the last one to be let into an environment: what was cancelled before takes back nothing there.
+type EnvironmentEntrance struct {
+	Organization int64
+	Environment  int64
+	// The application; 0 for grants of earlier releases.
+	Application int64
+	Workflow    string
+	GrantedAt   time.Time
+}
+
 type Event struct {
 	ID           int64
 	Organization int64
@@ -264,6 +274,8 @@ type GuardedRun struct {
 	CancelledAt *time.Time
 	// Whether its passages are kept although it is over.
 	Kept bool
+	// The environments that a cancelled rollout has entered and not completed: only their passages are kept.
+	LeftEnvironments []int64
 }
 
 type Installation struct {
@@ -301,6 +313,8 @@ type Passage struct {
 	GrantedAt    time.Time
 	Places       json.RawMessage
 	Pinned       []int32
+	// The application of the rollout; 0 for grants of earlier releases.
+	Application int64
 }
 
 // What the run of a rollout may change in the targets of the waves that were let begin. Deleted with the end of the rollout.

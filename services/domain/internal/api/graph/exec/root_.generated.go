@@ -13934,6 +13934,8 @@ enum Permission {
   BYPASS
   "Report the statuses of checks."
   REPORT
+  "Have deployments looked at, as by reports over HTTP that what is deployed has changed. It decides nothing."
+  NUDGE
 }
 
 "Whether the viewer may perform an action now. The mutation applies the same rule and gives the same reason."

@@ -327,7 +327,7 @@ export interface PauseWaveInput {
   reason?: string | null
 }
 
-export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER' | 'BREAK_GLASS' | 'FREEZE' | 'BYPASS' | 'REPORT'
+export type Permission = 'READ' | 'DEPLOY' | 'APPROVE' | 'CONFIGURE' | 'ADMINISTER' | 'BREAK_GLASS' | 'FREEZE' | 'BYPASS' | 'REPORT' | 'NUDGE'
 
 export interface PinEnvironmentInput {
   environmentId: string

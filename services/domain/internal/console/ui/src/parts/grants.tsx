@@ -17,7 +17,7 @@ import { Ago } from './time'
 type Member = MembersData['members']['nodes'][number]
 
 /** Everybody may read, and to administer comes with the role only. */
-const grantable: Permission[] = ['DEPLOY', 'APPROVE', 'CONFIGURE', 'FREEZE', 'REPORT', 'BYPASS', 'BREAK_GLASS']
+const grantable: Permission[] = ['DEPLOY', 'APPROVE', 'CONFIGURE', 'FREEZE', 'REPORT', 'NUDGE', 'BYPASS', 'BREAK_GLASS']
 const tiers: Tier[] = ['DEVELOPMENT', 'QA', 'STAGING', 'PRODUCTION']
 
 const words = (name: string) => name.toLowerCase().replaceAll('_', '-')

@@ -24,6 +24,7 @@ const scopeWords: Record<Permission, string> = {
   FREEZE: 'freeze, veto and pin',
   BYPASS: 'pass freezes, for one rollout',
   REPORT: 'report checks',
+  NUDGE: 'have deployments looked at',
 }
 
 const lives: Array<[seconds: number, word: string]> = [
