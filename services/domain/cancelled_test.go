@@ -79,11 +79,8 @@ func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	r := s.rollout(s.set)
 	s.handOver()
 	s.enter(r, "staging")
-	s.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: s.staging.ID})
-	s.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: s.staging.ID})
-	s.enter(r, "production")
 	s.cancelled(r)
-	s.want(s.revocations(), []string{fmt.Sprintf(`{"cancelled": true, "rollout_id": 1, "environment_ids": [%d]}`, s.production.ID)})
+	s.want(s.revocations(), []string{fmt.Sprintf(`{"cancelled": true, "rollout_id": 1, "environment_ids": [%d]}`, s.staging.ID)})
 	s.handOver()
 	s.handOver()
 	started := s.afterwards()
@@ -94,7 +91,7 @@ func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	var in, own map[string]any
 	s.ok(json.Unmarshal(started[0].Inputs, &in))
 	s.ok(json.Unmarshal(s.inputsOfRun(r), &own))
-	own["cancelled"] = map[string]any{"environments": []any{float64(s.production.ID)}}
+	own["cancelled"] = map[string]any{"environments": []any{float64(s.staging.ID)}}
 	s.want(in, own)
 	s.want(s.engine.cancels, []string{"rollout-1"})
 	before := s.story(r)
@@ -103,7 +100,8 @@ func TestACancellationStartsTheProgramForIt(t *testing.T) {
 	s.want(s.story(r), before)
 }
 
-// What ends by itself has no such run, nor what was cancelled before its run was handed over, or before it was let in anywhere.
+// What ends by itself has no such run, nor what was cancelled before its run was handed over, or before it was let into
+// an environment that it has not completed.
 func TestWhatWasNotStartedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := leaving(t)
@@ -116,6 +114,9 @@ func TestWhatWasNotStartedLeavesNothingBehind(t *testing.T) {
 	s.handOver()
 	third := s.rollout(s.set)
 	s.handOver()
+	s.enter(third, "staging")
+	s.report(event.RolloutEnvironmentStarted{RolloutID: third.ID, EnvironmentID: s.staging.ID})
+	s.report(event.RolloutEnvironmentHealthy{RolloutID: third.ID, EnvironmentID: s.staging.ID})
 	s.cancelled(third)
 	s.handOver()
 	s.want(len(s.afterwards()), 0)

@@ -150,8 +150,8 @@ func TestATokenOfASensorReportsNoCheck(t *testing.T) {
 	t.Parallel()
 	c, _, _ := submitted(t)
 	for path, body := range map[string]string{
-		api.ChecksPath:        `{"version_set":"v1","key":"healthy","result":"success"}`,
-		api.EvaluateCheckPath: `{"key":"healthy"}`,
+		api.ChecksPath:        `{"application":"shop","environment":"dev","version_set":"versionset_1","key":"healthy","phase":"success"}`,
+		api.EvaluateCheckPath: `{"application":"shop","environment":"dev","key":"healthy"}`,
 	} {
 		for token, refused := range map[string]bool{"nudges": true, "reports": false} {
 			code, answer := c.post(path, token, "application/json", body)
