@@ -296,7 +296,7 @@ func TestOnlyTheDomainServiceDecidesWhatRunsMayChange(t *testing.T) {
 	passage.Granted = &guard.Passage{Environment: 5, Pinned: []int{50}, At: noon}
 	aborted.Aborted, retried.Retried, revoked.Revoked = true, true, true
 	cancelled := revoked
-	cancelled.Cancelled = true
+	cancelled.Cancelled, cancelled.Left = true, []int64{5}
 	for _, tt := range []struct {
 		name, source string
 		data         event.Data
