@@ -56,7 +56,7 @@ type Call struct {
 
 // world makes the entities and the context that all calls of a run have in common.
 func (c Call) world() (*world, error) {
-	w := &world{entities: types.EntityMap{}}
+	w := &world{entities: types.EntityMap{}, calls: true}
 	var err error
 	if w.base.Principal, err = w.principal(c.Principal); err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ func (a *arguments) add(name string, value any) error {
 	}
 	*into = append(*into, text)
 	a.size += len(text)
-	if len(a.all)+len(a.omitted) > maxArguments || a.size > MaxRequest {
-		return fmt.Errorf("found more than %d arguments or %d bytes of them; policies decide about at most that", maxArguments, MaxRequest)
+	if len(a.all)+len(a.omitted) > maxArguments || a.size > MaxCall {
+		return fmt.Errorf("found more than %d arguments or %d bytes of them; policies decide about at most that", maxArguments, MaxCall)
 	}
 	return nil
 }

@@ -120,7 +120,8 @@ func (w *world) control(r Request) error {
 		w.context["completed"] = w.environments(r.Completed)
 		w.context["degraded"] = types.Boolean(r.Degraded)
 		w.context["rollback"] = types.Boolean(r.Rollback)
-		w.base.Resource = w.entity("Application", r.Application, nil)
+		w.rollout(r)
+		w.base.Resource = w.application(r)
 		return nil
 	case BypassFreeze:
 		w.context["gate"], w.context["reason"] = types.String(r.Gate), types.String(r.Reason)
@@ -129,7 +130,8 @@ func (w *world) control(r Request) error {
 		if r.Environment != nil {
 			w.context["environment"] = w.environment(*r.Environment)
 		}
-		w.base.Resource = w.entity("Application", r.Application, nil)
+		w.rollout(r)
+		w.base.Resource = w.application(r)
 		return nil
 	}
 	c := r.Control
@@ -143,7 +145,7 @@ func (w *world) control(r Request) error {
 	w.context["stricter"], w.context["confirmed"] = types.Boolean(c.Stricter), types.Boolean(c.Confirmed)
 	w.context["forced"] = types.Boolean(c.Forced)
 	if r.Application != "" {
-		w.context["application"] = w.entity("Application", r.Application, nil)
+		w.context["application"] = w.application(r)
 	}
 	return nil
 }

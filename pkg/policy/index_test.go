@@ -85,7 +85,7 @@ func randomRequest(r *rand.Rand) Request {
 	q := Request{
 		Action: pick(r, rolloutActions()...), Application: name(),
 		Principal:   Principal{Kind: pick(r, User, Machine, System), ID: name(), Name: "n"},
-		Environment: &Environment{name(), "production"}, Automatic: r.IntN(2) == 0, RolloutsLastDay: r.IntN(6),
+		Environment: &Environment{Name: name(), Tier: "production"}, Automatic: r.IntN(2) == 0, RolloutsLastDay: r.IntN(6),
 		VersionSet: VersionSet{Services: []string{pick(r, "x", "y")}}, At: time.Unix(int64(r.IntN(1<<30)), 0),
 	}
 	for range r.IntN(3) {
@@ -268,7 +268,7 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		q := Request{
 			Action: EnterEnvironment, Principal: Principal{Kind: User, ID: "12", Name: "Ada", Groups: []string{"developers"}}, Application: "shop",
-			Environment: &Environment{"e7", "production"}, Gate: "e7", VersionSet: VersionSet{Name: "shop-7", Services: []string{"api", "web"}},
+			Environment: &Environment{Name: "e7", Tier: "production"}, Gate: "e7", VersionSet: VersionSet{Name: "shop-7", Services: []string{"api", "web"}},
 			RolloutsLastDay: 2, At: time.Date(2026, 11, 27, 18, 30, 0, 0, time.UTC),
 		}
 		b.Run(fmt.Sprintf("%d/index", n), func(b *testing.B) {

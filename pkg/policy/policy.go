@@ -32,8 +32,9 @@ const (
 	MaxCombined = 1000
 	// MaxDepth is how deep brackets and conditionals may be nested.
 	MaxDepth = 32
-	// MaxRequest is the size of a request as JSON, in bytes. A larger one is denied.
-	MaxRequest = 64 << 10
+	// MaxRequest is the size of a request as JSON, in bytes, and MaxCall that of the arguments of a call. A larger one is denied.
+	MaxRequest = 256 << 10
+	MaxCall    = 64 << 10
 	// MaxQuorum and MaxExpiry bound a required approval.
 	MaxQuorum = 20
 	MaxExpiry = 30 * 24 * time.Hour

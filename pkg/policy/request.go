@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
@@ -36,6 +37,32 @@ type Principal struct {
 type Environment struct {
 	Name string `json:"name"`
 	Tier string `json:"tier"`
+	// Labels are by key.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Driver is that of its present configuration, name@major; empty where it is not known. Agents are those that the configuration names.
+	Driver string  `json:"driver,omitempty"`
+	Agents []Agent `json:"agents,omitempty"`
+}
+
+// Agent is one, by its name.
+type Agent struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Rollout is one that exists.
+type Rollout struct {
+	ID         int64 `json:"id"`
+	Rollback   bool  `json:"rollback,omitempty"`
+	Automatic  bool  `json:"automatic,omitempty"`
+	MinutesOld int   `json:"minutes_old"`
+}
+
+// Change is what an environment would get that differs from what is live there.
+type Change struct {
+	Services []string `json:"services,omitempty"`
+	// First reports whether nothing is live there yet.
+	First bool `json:"first,omitempty"`
 }
 
 // VersionSet is what would be deployed.
@@ -44,7 +71,9 @@ type VersionSet struct {
 	Versions     []string `json:"versions,omitempty"`
 	Services     []string `json:"services,omitempty"`
 	Repositories []string `json:"repositories,omitempty"`
-	MinutesOld   int      `json:"minutes_old"`
+	// Artifacts are the digests of its versions.
+	Artifacts  []string `json:"artifacts,omitempty"`
+	MinutesOld int      `json:"minutes_old"`
 }
 
 // Previous is the environment before the one that is entered.
@@ -52,6 +81,8 @@ type Previous struct {
 	Environment Environment `json:"environment"`
 	MinutesLive int         `json:"minutes_live"`
 	Degraded    bool        `json:"degraded"`
+	// Error is the reason of the last failure there; empty for none.
+	Error string `json:"error,omitempty"`
 }
 
 // Approvals are those that a passage has so far.
@@ -65,6 +96,15 @@ type Request struct {
 	Action      Action    `json:"action"`
 	Principal   Principal `json:"principal"`
 	Application string    `json:"application"`
+	// Labels and Owner are those of the application.
+	Labels map[string]string `json:"labels,omitempty"`
+	Owner  string            `json:"owner,omitempty"`
+	// Rollout is the one that the request is about; nil while it is only planned.
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// Passed are the environments in which any rollout has completed the version set.
+	Passed []Environment `json:"passed,omitempty"`
+	// Change is what the environment would get; nil where it is not known.
+	Change *Change `json:"change,omitempty"`
 	// Environment is what would be entered, or is being passed through; only for EnterEnvironment and PassGate.
 	Environment *Environment `json:"environment,omitempty"`
 	// Environments are those of the rollout; only for CreateRollout and Rollback.
@@ -110,6 +150,8 @@ type world struct {
 	context cedar.RecordMap
 	at      time.Time
 	zones   map[string]cedar.Request
+	// calls means that the entities are those of the schema of calls, which has fewer attributes.
+	calls bool
 }
 
 // Get implements types.EntityGetter.
@@ -134,13 +176,14 @@ func (r Request) world() (*world, error) {
 	if w.base.Principal, err = w.principal(r.Principal); err != nil {
 		return nil, err
 	}
-	application := w.entity("Application", r.Application, nil)
+	application := w.application(r)
 	w.base.Action = actionUID(r.Action)
 	w.context = cedar.RecordMap{
 		"automatic": types.Boolean(r.Automatic), "rolloutsLastDay": types.Long(r.RolloutsLastDay),
 		"versionSet": cedar.NewRecord(cedar.RecordMap{
 			"name": types.String(r.VersionSet.Name), "versions": texts(r.VersionSet.Versions), "services": texts(r.VersionSet.Services),
-			"repositories": texts(r.VersionSet.Repositories), "minutesOld": types.Long(r.VersionSet.MinutesOld),
+			"repositories": texts(r.VersionSet.Repositories), "artifacts": w.versions(r.VersionSet.Artifacts),
+			"minutesOld": types.Long(r.VersionSet.MinutesOld),
 		}),
 		"facts": facts(r.Facts, r.At),
 	}
@@ -160,6 +203,7 @@ func (r Request) world() (*world, error) {
 	case CreateRollout, Rollback:
 		w.base.Resource = application
 		w.context["environments"] = w.environments(r.Environments)
+		w.context["passed"] = w.environments(r.Passed)
 		return w, nil
 	case CompleteRollout, BypassFreeze, ChangeControl:
 		return w, w.control(r)
@@ -176,11 +220,22 @@ func (r Request) world() (*world, error) {
 	w.context["weight"] = types.Long(r.Weight)
 	w.context["rollback"] = types.Boolean(r.Rollback)
 	w.context["completed"] = w.environments(r.Completed)
+	w.context["passed"] = w.environments(r.Passed)
+	w.rollout(r)
+	if c := r.Change; c != nil {
+		w.context["change"] = cedar.NewRecord(cedar.RecordMap{
+			"services": texts(c.Services), "count": types.Long(len(c.Services)), "first": types.Boolean(c.First),
+		})
+	}
 	w.context["approvals"] = cedar.NewRecord(cedar.RecordMap{"people": types.Long(r.Approvals.People), "groups": texts(r.Approvals.Groups)})
 	if p := r.Previous; p != nil {
-		w.context["previous"] = cedar.NewRecord(cedar.RecordMap{
+		previous := cedar.RecordMap{
 			"environment": w.environment(p.Environment), "minutesLive": types.Long(p.MinutesLive), "degraded": types.Boolean(p.Degraded),
-		})
+		}
+		if p.Error != "" {
+			previous["error"] = types.String(p.Error)
+		}
+		w.context["previous"] = cedar.NewRecord(previous)
 	}
 	return w, nil
 }
@@ -229,8 +284,54 @@ func (w *world) principal(p Principal) (types.EntityUID, error) {
 	}
 }
 
+// environment is one as an entity, with its driver and its agents.
 func (w *world) environment(e Environment) types.EntityUID {
-	return w.entity("Environment", e.Name, cedar.RecordMap{"tier": types.String(e.Tier)})
+	if w.calls {
+		return w.entity("Environment", e.Name, cedar.RecordMap{"tier": types.String(e.Tier)})
+	}
+	agents := make([]types.Value, len(e.Agents))
+	for i, a := range e.Agents {
+		agents[i] = w.entity("Agent", a.Name, cedar.RecordMap{"labels": labels(a.Labels)})
+	}
+	attributes := cedar.RecordMap{"tier": types.String(e.Tier), "labels": labels(e.Labels), "agents": types.NewSet(agents...)}
+	if e.Driver != "" {
+		name, _, _ := strings.Cut(e.Driver, "@")
+		attributes["driver"] = w.entity("Driver", e.Driver, cedar.RecordMap{"name": types.String(name)})
+	}
+	return w.entity("Environment", e.Name, attributes)
+}
+
+// application is that of a request as an entity.
+func (w *world) application(r Request) types.EntityUID {
+	return w.entity("Application", r.Application, cedar.RecordMap{"labels": labels(r.Labels), "owner": types.String(r.Owner)})
+}
+
+// versions are those of a version set as entities.
+func (w *world) versions(digests []string) types.Set {
+	values := make([]types.Value, len(digests))
+	for i, digest := range digests {
+		values[i] = w.entity("Version", digest, nil)
+	}
+	return types.NewSet(values...)
+}
+
+// rollout adds the rollout of a request to the context, where it exists.
+func (w *world) rollout(r Request) {
+	if r.Rollout == nil {
+		return
+	}
+	w.context["rollout"] = w.entity("Rollout", MemberID(r.Rollout.ID), cedar.RecordMap{
+		"rollback": types.Boolean(r.Rollout.Rollback), "automatic": types.Boolean(r.Rollout.Automatic), "minutesOld": types.Long(r.Rollout.MinutesOld),
+	})
+}
+
+// labels are key=value, each.
+func labels(all map[string]string) types.Set {
+	values := make([]types.Value, 0, len(all))
+	for key, value := range all {
+		values = append(values, types.String(key+"="+value))
+	}
+	return types.NewSet(values...)
 }
 
 func (w *world) environments(all []Environment) types.Set {

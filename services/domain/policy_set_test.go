@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // allowed permits everything that no other policy forbids.
@@ -282,4 +283,48 @@ forbid (principal, action == Action::"gate.pass", resource) when { context has w
 		t.Errorf("passed %q; expected staging and the step alone", passed)
 	}
 	s.verifyJournal(second)
+}
+
+// D51: policies about labels, the owner, the driver, agents, the change, versions and environments that were passed decide about a passage,
+// and a passage that labels keep closed opens once they have changed.
+func TestPoliciesSeeWhatTheRecordHas(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.put(policy.NewPolicySet{Text: noProduction(` when {
+		context.application.labels.contains("tier=critical") && resource.labels.contains("region=eu") && context.application.owner == "payments" &&
+		resource has driver && context.passed.contains(Environment::"staging") && !context.passed.contains(resource) &&
+		context has change && context.change.first && context.change.count == 2 && context has rollout && !context.rollout.automatic &&
+		context has previous && !(context.previous has error) }`)})
+	shop, production := core.Detailed{Kind: core.ChangedApplication, ID: w.application.ID}, core.Detailed{Kind: core.ChangedEnvironment, ID: w.production.ID}
+	w.ok(w.label(shop, map[string]string{"tier": "critical"}))
+	w.ok(w.label(production, map[string]string{"region": "eu"}))
+	owner := "payments"
+	w.ok(w.setup.SetDetails(t.Context(), user(), setup.ChangedDetails{Of: shop, Owner: &owner}))
+	r := w.rollout(w.set)
+	w.enter(r, "staging")
+	w.enter(r, "production", "production")
+	w.want(w.granted(), []string{"staging"})
+	w.ok(w.label(production, map[string]string{"region": "us"}))
+	w.want(w.review(), 1)
+	w.want(w.granted(), []string{"staging", "production"})
+	all, err := w.policies.PolicyDecisionsByRollout(t.Context(), org, []int64{r.ID})
+	w.ok(err)
+	asked := all[r.ID][0].Request
+	w.want(asked.Environment.Labels, map[string]string{"region": "us"})
+	w.want([]string{asked.Passed[0].Name, fmt.Sprint(len(asked.VersionSet.Artifacts))}, []string{"staging", "2"})
+}
+
+// D51: who takes a label away by which a policy protects a control is judged by the label.
+func TestAChangeOfLabelsIsJudgedByThemselves(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	of := core.Detailed{Kind: core.ChangedEnvironment, ID: w.production.ID}
+	w.ok(w.label(of, map[string]string{"scope": "pci"}))
+	w.put(policy.NewPolicySet{Text: `@id("base") permit (principal, action == Action::"control.change", resource);
+@id("pci") forbid (principal, action == Action::"control.change", resource) when { context.environments.contains(Environment::"production") &&
+	Environment::"production".labels.contains("scope=pci") };`})
+	if err := w.label(of, nil, "scope"); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "rules/pci denies it") {
+		t.Errorf("the label is taken away: found %v; want that policies do not allow it", err)
+	}
+	w.want(w.detailsOf(of).Labels, map[string]string{"scope": "pci"})
 }

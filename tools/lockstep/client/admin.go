@@ -13,7 +13,7 @@ func (c *Client) ArchiveApplication(ctx context.Context, application, reason str
 		map[string]any{"application": application, "reason": reason})
 }
 
-const serviceFields = `id name retiredAt artifactSources { id sourceRef sourceConfig }`
+const serviceFields = `id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
 
 // SourceInput is a source of a new service.
 type SourceInput struct {
@@ -118,4 +118,52 @@ func (c *Client) CheckJournal(ctx context.Context, progress func(JournalCheck)) 
 		return page.connection, err
 	})
 	return total, err
+}
+
+// Details is a change of the labels, the description, the owner and the links of an application, an environment or a service. What is nil, and
+// labels and links that it does not name, stay.
+type Details struct {
+	// Subject is the identifier, such as application_3.
+	Subject            string
+	SetLabels          map[string]string
+	UnsetLabels        []string
+	Description, Owner *string
+	SetLinks           []Link
+	UnsetLinks         []string
+	Reason             string
+}
+
+// Labels reports whether labels change, and Others whether anything else does.
+func (d Details) Labels() bool { return len(d.SetLabels)+len(d.UnsetLabels) > 0 }
+
+// Others reports whether the description, the owner or links change.
+func (d Details) Others() bool {
+	return d.Description != nil || d.Owner != nil || len(d.SetLinks)+len(d.UnsetLinks) > 0
+}
+
+// SetDetails changes labels by one request, and everything else by another one before it.
+func SetDetails[T Application | Environment | Service](ctx context.Context, c *Client, d Details) (T, error) {
+	var changed T
+	object, fields := "application", applicationFields
+	switch any(changed).(type) {
+	case Environment:
+		object, fields = "environment", environmentFields
+	case Service:
+		object, fields = "service", serviceFields
+	}
+	if d.Others() {
+		input := map[string]any{"subjectId": d.Subject, "setLinks": d.SetLinks, "unsetLinks": d.UnsetLinks, "reason": d.Reason}
+		if d.Description != nil {
+			input["description"] = *d.Description
+		}
+		if d.Owner != nil {
+			input["owner"] = *d.Owner
+		}
+		var err error
+		if changed, err = change[T](ctx, c, "setDetails", "SetDetailsInput", object, fields, input); err != nil || !d.Labels() {
+			return changed, err
+		}
+	}
+	return change[T](ctx, c, "setLabels", "SetLabelsInput", object, fields,
+		map[string]any{"subjectId": d.Subject, "set": d.SetLabels, "unset": d.UnsetLabels, "reason": d.Reason})
 }

@@ -10,12 +10,16 @@ import (
 
 // Application is a group of services that ship together.
 type Application struct {
-	ID          string     `json:"id"`
-	Name        string     `json:"name"`
-	Description string     `json:"description,omitempty"`
-	CreatedAt   time.Time  `json:"createdAt,omitzero"`
-	Services    []Service  `json:"services,omitempty"`
-	Active      *Reference `json:"activeRollout,omitempty"`
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
+	Labels    map[string]string `json:"labels,omitempty"`
+	Owner     string            `json:"owner,omitempty"`
+	Links     []Link            `json:"links,omitempty"`
+	CreatedAt time.Time         `json:"createdAt,omitzero"`
+	Services  []Service         `json:"services,omitempty"`
+	Active    *Reference        `json:"activeRollout,omitempty"`
 	// RollbackPolicy is when it rolls back automatically.
 	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitzero"`
 	RolloutPolicy  RolloutPolicy  `json:"rolloutPolicy,omitzero"`
@@ -25,6 +29,12 @@ type Application struct {
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
 	// MissingVersions are what the next version set goes without, or waits for.
 	MissingVersions []MissingVersion `json:"missingVersions,omitempty"`
+}
+
+// Link is an address that is kept with an application, an environment or a service.
+type Link struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
 }
 
 // RollbackPolicy is when an application rolls back automatically.
@@ -81,9 +91,14 @@ type ServiceReference struct {
 
 // Service is one service of an application.
 type Service struct {
-	ID              string           `json:"id"`
-	Name            string           `json:"name"`
-	ArtifactSources []ArtifactSource `json:"artifactSources,omitempty"`
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
+	Labels          map[string]string `json:"labels,omitempty"`
+	Owner           string            `json:"owner,omitempty"`
+	Links           []Link            `json:"links,omitempty"`
+	ArtifactSources []ArtifactSource  `json:"artifactSources,omitempty"`
 	// RetiredAt is since when no new rollout deploys it; nil while it is in service.
 	RetiredAt *time.Time `json:"retiredAt,omitempty"`
 }
@@ -158,14 +173,18 @@ type Version struct {
 
 // Environment is a place to deploy to.
 type Environment struct {
-	ID              string          `json:"id"`
-	Name            string          `json:"name"`
-	Description     string          `json:"description,omitempty"`
-	Tier            string          `json:"tier"`
-	Readiness       string          `json:"readiness"`
-	ReadinessReason string          `json:"readinessReason,omitempty"`
-	CreatedAt       time.Time       `json:"createdAt,omitzero"`
-	DriverBindings  []DriverBinding `json:"driverBindings,omitempty"`
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
+	Labels          map[string]string `json:"labels,omitempty"`
+	Owner           string            `json:"owner,omitempty"`
+	Links           []Link            `json:"links,omitempty"`
+	Tier            string            `json:"tier"`
+	Readiness       string            `json:"readiness"`
+	ReadinessReason string            `json:"readinessReason,omitempty"`
+	CreatedAt       time.Time         `json:"createdAt,omitzero"`
+	DriverBindings  []DriverBinding   `json:"driverBindings,omitempty"`
 	// Approval is the approval that the environment requires; nil for none.
 	Approval *EnvironmentApproval `json:"approval,omitempty"`
 	// Checks are those that the environment requires, with active and proposed; nil for none.

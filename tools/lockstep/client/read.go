@@ -45,11 +45,12 @@ func all[T any](limit int, page func(first int, after *string) (connection[T], e
 
 const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
-	applicationFields = `id name description createdAt services { id name retiredAt artifactSources { id sourceRef sourceConfig } } ` +
+	applicationFields = `id name description` + detailsNewer + ` createdAt ` +
+		`services { id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
 		`queuedRollout { versionSet { id name } reason requestedAt } missingVersions { artifactSource { id } blocks reason }`
-	environmentFields = `id name description tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
+	environmentFields = `id name description` + detailsNewer + ` tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings ` +
 		`curated { name reason from { id name } principalName createdAt }`
@@ -62,8 +63,9 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain
+	// detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of the domain
 	// service does not have.
+	detailsNewer = ` labels owner links { title url }`
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
 		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs `

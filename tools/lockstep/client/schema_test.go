@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +108,15 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.PauseWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
 		func() error { _, err := c.ResumeWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
 		func() error { _, err := c.SetAgentLabels(ctx, "agent_1", map[string]string{"a": "b"}); return err },
+		func() error {
+			owner := "payments"
+			d := client.Details{Subject: "application_1", Owner: &owner, SetLabels: map[string]string{"a": "b"}}
+			_, err := client.SetDetails[client.Application](ctx, c, d)
+			d.Owner = nil
+			_, failed := client.SetDetails[client.Environment](ctx, c, d)
+			_, wrong := client.SetDetails[client.Service](ctx, c, d)
+			return errors.Join(err, failed, wrong)
+		},
 		func() error {
 			_, err := c.Targets(ctx, client.TargetFilter{Rollout: "rollout_1", Environment: "edge", State: "FAILED"})
 			return err

@@ -2,7 +2,12 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -41,4 +46,96 @@ func CheckDescription(field, text string) []fault.Field {
 		return nil
 	}
 	return []fault.Field{{Name: field, Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(text), maxDescription)}}
+}
+
+// MaxLabels is how many labels an application, an environment or a service has.
+const MaxLabels = 32
+
+// The bounds of other details.
+const (
+	maxLinks = 20
+	maxOwner = 200
+	maxLink  = 2000
+	maxTitle = 100
+)
+
+// Keys and values of labels have the form of those of Kubernetes.
+var (
+	labelName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelPrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+)
+
+// CheckLabels finds what is wrong with labels, in the order of their keys.
+func CheckLabels(field string, labels map[string]string) (found []fault.Field) {
+	if len(labels) > MaxLabels {
+		found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d; expected at most %d", len(labels), MaxLabels)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if len(found) >= MaxLabels { // what is wrong with these is enough
+			break
+		}
+		prefix, name, prefixed := strings.Cut(key, "/")
+		if !prefixed {
+			prefix, name = "", key
+		}
+		if !labelName.MatchString(name) || prefixed && (len(prefix) > 253 || !labelPrefix.MatchString(prefix)) {
+			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf(
+				"found the label %.80q; expected a key such as team or example.com/team: letters, digits, dots, dashes and underscores, at most 63", key,
+			)})
+			continue
+		}
+		if value := labels[key]; value != "" && !labelName.MatchString(value) {
+			found = append(found, fault.Field{Name: field + "/" + pointer(key), Problem: fmt.Sprintf(
+				"found %.80q; expected letters, digits, dots, dashes and underscores, at most 63, beginning and ending with a letter or digit", value,
+			)})
+		}
+	}
+	return found
+}
+
+// pointer is a key as a part of a JSON pointer.
+func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+
+// HasLabels reports whether labels have all those of a selector, which is not empty.
+func HasLabels(labels, selector map[string]string) bool {
+	for key, value := range selector {
+		if has, exists := labels[key]; !exists || has != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// CheckOwner finds what is wrong with the name of an owner; empty is nobody.
+func CheckOwner(field, owner string) []fault.Field { return checkLine(field, owner, maxOwner) }
+
+// CheckLinks finds what is wrong with links, in the order of their titles.
+func CheckLinks(field string, links map[string]string) (found []fault.Field) {
+	if len(links) > maxLinks {
+		found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d; expected at most %d", len(links), maxLinks)})
+	}
+	for _, title := range slices.Sorted(maps.Keys(links)) {
+		if len(found) >= maxLinks {
+			break
+		}
+		if wrong := checkLine(field, title, maxTitle); len(wrong) > 0 || strings.TrimSpace(title) == "" {
+			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf(
+				"found the title %.120q; expected one line of text, at most %d bytes", title, maxTitle,
+			)})
+			continue
+		}
+		if link := links[title]; len(link) > maxLink || !PlainLink(link) {
+			found = append(found, fault.Field{Name: field + "/" + pointer(title), Problem: fmt.Sprintf(
+				"found %.200q; expected an http or https address without credentials, at most %d bytes", link, maxLink,
+			)})
+		}
+	}
+	return found
+}
+
+func checkLine(field, text string, most int) []fault.Field {
+	if len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
+		return nil
+	}
+	return []fault.Field{{Name: field, Problem: fmt.Sprintf("found %.80q, of %d bytes; expected one line of text, at most %d bytes", text, len(text), most)}}
 }

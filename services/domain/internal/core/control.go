@@ -104,7 +104,7 @@ func environmentControls() []Action {
 	return []Action{
 		ActionSetEnvironmentApproval, ActionSetDirectChanges, ActionSetChangeControl, ActionArchiveEnvironment, ActionRestoreEnvironment,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentChecks,
-		ActionUpdateEnvironment, ActionEndFreeze, ActionUnpinEnvironment, ActionPutPolicySet,
+		ActionUpdateEnvironment, ActionEndFreeze, ActionUnpinEnvironment, ActionPutPolicySet, ActionSetLabels,
 	}
 }
 

@@ -89,6 +89,22 @@ type Application struct {
 	ArchivedAt *time.Time
 }
 
+// Details are what people keep about an application, an environment or a service beside its description.
+type Details struct {
+	// Labels are what chains, policies and notifications select by.
+	Labels map[string]string
+	// Owner answers for it; it gives no permission.
+	Owner string
+	// Links are addresses by title.
+	Links map[string]string
+}
+
+// Detailed is what has details: an application, an environment or a service.
+type Detailed struct {
+	Kind AccessKind
+	ID   int64
+}
+
 // Service is one deployable unit of an application.
 type Service struct {
 	ID            int64

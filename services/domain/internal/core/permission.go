@@ -138,6 +138,8 @@ const (
 	ActionCreateApplication       Action = "createApplication"
 	ActionCreateEnvironment       Action = "createEnvironment"
 	ActionUpdateEnvironment       Action = "updateEnvironment"
+	ActionSetLabels               Action = "setLabels"
+	ActionSetDetails              Action = "setDetails"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
 	ActionDisableArtifactSource   Action = "disableArtifactSource"
@@ -289,7 +291,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,
-		ActionSetRollbackPolicy,
+		ActionSetRollbackPolicy, ActionSetLabels, ActionSetDetails,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
 		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true

@@ -205,6 +205,9 @@ const (
 // content.
 const MaxPolicyRequest = policy.MaxRequest
 
+// MaxCallRequest is the same of a call of a Function.
+const MaxCallRequest = policy.MaxCall
+
 // MaxPolicySets is how many policy sets an organization has, those that are off included.
 const MaxPolicySets = 100
 

@@ -174,8 +174,10 @@ type ChangeRules struct {
 
 // ChangePlaces are what a change is about.
 type ChangePlaces struct {
-	// Application is its name, and Environments are those of the change by number.
+	// Application is its name, with its labels and its owner, and Environments are those of the change by number.
 	Application  string
+	Labels       map[string]string
+	Owner        string
 	Environments map[int64]policy.Environment
 	At           time.Time
 }
@@ -190,11 +192,11 @@ type PlacesOfChange struct {
 }
 
 // AddEnvironment adds an environment of the change.
-func (p *ChangePlaces) AddEnvironment(id int64, name, tier string) {
+func (p *ChangePlaces) AddEnvironment(id int64, e policy.Environment) {
 	if p.Environments == nil {
 		p.Environments = map[int64]policy.Environment{}
 	}
-	p.Environments[id] = policy.Environment{Name: name, Tier: tier}
+	p.Environments[id] = e
 }
 
 // ChangePolicyTx is the part of a transaction that knows policies about changes of controls.
@@ -337,7 +339,8 @@ func (c Change) places(ctx context.Context, tx ChangeTx) (ChangePlaces, error) {
 // changeRequest is what policies see of a change of a control.
 func changeRequest(a Actor, c Change, rules ChangeRules, places ChangePlaces) policy.Request {
 	r := policy.Request{
-		Action: policy.ChangeControl, Principal: PolicyPrincipal(a), Application: places.Application, Reason: c.Reason, At: places.At,
+		Action: policy.ChangeControl, Principal: PolicyPrincipal(a), Application: places.Application, Labels: places.Labels,
+		Owner: places.Owner, Reason: c.Reason, At: places.At,
 		Control: &policy.Control{
 			Kind: string(c.Subject.Kind), ID: c.Subject.ID, Name: c.Subject.Name, Action: string(c.Action), Stricter: c.Stricter,
 		},

@@ -55,6 +55,7 @@ INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id) VA
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 INSERT INTO cd_rollout_places (organization_id, rollout_id, environment_id, places, weights) VALUES (1, 1, 1, '[]', '{}');
+INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_environment_protections (organization_id, environment_id, direct_changes) VALUES (1, 1, true);
 INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name)
     VALUES (1, '{production}', '{}', '{}', false, 'x', now(), now() + interval '1 day', now(), 'user', 1, 'ann');

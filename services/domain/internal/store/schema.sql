@@ -1005,6 +1005,40 @@ CREATE TRIGGER cd_deployments_ended_is_final BEFORE UPDATE ON cd_deployments FOR
 CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN ((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_environment_id IS DISTINCT FROM new.rollout_environment_id)) OR (old.service_id IS DISTINCT FROM new.service_id)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
 CREATE TRIGGER cd_deployments_touch BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 
+CREATE TABLE cd_details (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint,
+    environment_id bigint,
+    service_id bigint,
+    labels jsonb NOT NULL DEFAULT '{}'::jsonb,
+    owner text NOT NULL DEFAULT ''::text,
+    links jsonb NOT NULL DEFAULT '{}'::jsonb,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_details_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_details_are_unique UNIQUE NULLS NOT DISTINCT (organization_id, application_id, environment_id, service_id),
+    CONSTRAINT cd_details_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_details_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_details_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_details_service FOREIGN KEY (organization_id, service_id) REFERENCES cd_services(organization_id, id),
+    CONSTRAINT cd_details_are_of_one_thing CHECK ((num_nonnulls(application_id, environment_id, service_id) = 1)),
+    CONSTRAINT cd_details_labels_are_bounded CHECK (((jsonb_typeof(labels) = 'object'::text) AND (octet_length((labels)::text) <= 16000))),
+    CONSTRAINT cd_details_links_are_bounded CHECK (((jsonb_typeof(links) = 'object'::text) AND (octet_length((links)::text) <= 64000))),
+    CONSTRAINT cd_details_owner_is_bounded CHECK ((octet_length(owner) <= 200))
+);
+CREATE INDEX cd_details_of_environment ON cd_details USING btree (organization_id, environment_id) WHERE (environment_id IS NOT NULL);
+CREATE INDEX cd_details_of_service ON cd_details USING btree (organization_id, service_id) WHERE (service_id IS NOT NULL);
+CREATE TRIGGER cd_details_touch BEFORE UPDATE ON cd_details FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_details IS
+    'What people keep about an application, an environment or a service beside its description; no row for nothing. Rows are kept with what they are of, and change with it.';
+COMMENT ON COLUMN cd_details.labels IS
+    'Names and values that chains, policies and notifications select by.';
+COMMENT ON COLUMN cd_details.links IS
+    'Addresses by title.';
+COMMENT ON COLUMN cd_details.owner IS
+    'Who answers for it, for people to read; it gives no permission.';
+
 CREATE TABLE cd_driver_bundles (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,

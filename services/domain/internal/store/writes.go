@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -214,4 +215,87 @@ func one(n int64, err error, what string, id int64) error {
 		return fault.New(fault.NotFound, "%s %d does not exist", what, id)
 	}
 	return pg.Classify(err, "save %s %d", what, id)
+}
+
+// SaveDetails implements setup.Tx.
+func (t *tx) SaveDetails(ctx context.Context, of core.Detailed, d core.Details) error {
+	if d.Labels == nil {
+		d.Labels = map[string]string{}
+	}
+	if d.Links == nil {
+		d.Links = map[string]string{}
+	}
+	labels, err := json.Marshal(d.Labels)
+	if err != nil {
+		return fmt.Errorf("encode labels of %s %d: %w", of.Kind, of.ID, err)
+	}
+	links, err := json.Marshal(d.Links)
+	if err != nil {
+		return fmt.Errorf("encode links of %s %d: %w", of.Kind, of.ID, err)
+	}
+	p := query.SaveDetailsParams{OrganizationID: t.organization, Labels: labels, Owner: d.Owner, Links: links}
+	switch of.Kind {
+	case core.ChangedEnvironment:
+		p.EnvironmentID = &of.ID
+	case core.ChangedService:
+		p.ServiceID = &of.ID
+	default:
+		p.ApplicationID = &of.ID
+	}
+	return pg.Classify(t.q.SaveDetails(ctx, p), "save details of %s %d", of.Kind, of.ID)
+}
+
+// DescribeApplication implements setup.Tx.
+func (t *tx) DescribeApplication(ctx context.Context, id int64, description string) error {
+	n, err := t.q.DescribeApplication(ctx, description, t.organization, id)
+	return one(n, err, "application", id)
+}
+
+// DescribeService implements setup.Tx.
+func (t *tx) DescribeService(ctx context.Context, id int64, description string) error {
+	n, err := t.q.DescribeService(ctx, description, t.organization, id)
+	return one(n, err, "service", id)
+}
+
+// Details implements setup.DetailReads and view.Reads.
+func (r reader) Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error) {
+	p := query.DetailsParams{OrganizationID: organization, Applications: []int64{}, Environments: []int64{}, Services: []int64{}}
+	for _, one := range of {
+		switch one.Kind {
+		case core.ChangedEnvironment:
+			p.Environments = append(p.Environments, one.ID)
+		case core.ChangedService:
+			p.Services = append(p.Services, one.ID)
+		default:
+			p.Applications = append(p.Applications, one.ID)
+		}
+	}
+	found := map[core.Detailed]core.Details{}
+	err := r.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.Details(ctx, p)
+		if err != nil {
+			return pg.Classify(err, "read details of %d things", len(of))
+		}
+		for _, row := range rows {
+			d := core.Details{Owner: row.Owner}
+			if err := errors.Join(json.Unmarshal(row.Labels, &d.Labels), json.Unmarshal(row.Links, &d.Links)); err != nil {
+				return fmt.Errorf("decode details %d: %w", row.ID, err)
+			}
+			found[detailed(row)] = d
+		}
+		return nil
+	})
+	return found, err
+}
+
+// detailed is what a row is of.
+func detailed(row query.Details) core.Detailed {
+	switch {
+	case row.EnvironmentID != nil:
+		return core.Detailed{Kind: core.ChangedEnvironment, ID: *row.EnvironmentID}
+	case row.ServiceID != nil:
+		return core.Detailed{Kind: core.ChangedService, ID: *row.ServiceID}
+	default:
+		return core.Detailed{Kind: core.ChangedApplication, ID: orZero(row.ApplicationID)}
+	}
 }

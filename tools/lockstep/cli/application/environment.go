@@ -150,6 +150,7 @@ func environmentTable(w io.Writer, all []client.Environment) {
 
 func environmentDetail(w io.Writer, e client.Environment) {
 	environmentTable(w, []client.Environment{e})
+	detailRows(w, e.Labels, e.Owner, e.Links)
 	if e.ReadinessReason != "" {
 		fmt.Fprintln(w)
 		command.Row(w, "not ready: "+e.ReadinessReason)

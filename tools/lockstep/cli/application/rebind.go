@@ -15,24 +15,28 @@ import (
 
 // environmentSet changes an environment: its description, and its driver or configuration by a new driver binding.
 func (c commands) environmentSet() *cobra.Command {
-	var driver, description, reason string
+	var driver string
+	var details detailFlags
 	var config command.Fields
 	var unset []string
 	var members string
 	var wait command.WaitFlags
-	cmd := c.Asking("set NAME", "Change an environment's driver, configuration or agent by a new binding, or its description",
+	cmd := c.Asking("set NAME", "Change an environment's driver, configuration or agent by a new binding, or its description, labels, owner and links",
 		"  lockstep environment set production --set cluster_agent_id=production-us --wait\n"+
 			"  lockstep environment set production --driver kubernetes@1 --set cluster_agent_id=production-eu\n"+
-			"  lockstep environment set production --unset projects --description 'EU customers'", command.Exactly(1),
+			"  lockstep environment set production --unset projects --description 'EU customers'\n"+
+			"  lockstep environment set production --label region=eu --owner platform", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			one, err := api.Environment(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			in := client.EnvironmentChange{Environment: one.ID, Reason: reason}
-			if cmd.Flags().Changed("description") {
-				in.Description = &description
+			d, err := details.change(cmd, one.ID)
+			if err != nil {
+				return err
 			}
+			in := client.EnvironmentChange{Environment: one.ID, Description: d.Description, Reason: d.Reason}
+			d.Description = nil
 			if in.Fleet, err = c.fleet(members); err != nil {
 				return err
 			}
@@ -45,7 +49,13 @@ func (c commands) environmentSet() *cobra.Command {
 					return err
 				}
 			}
-			if one, err = api.UpdateEnvironment(cmd.Context(), in); err == nil && wait.Wait {
+			if d.Labels() || d.Others() {
+				one, err = client.SetDetails[client.Environment](cmd.Context(), api, d)
+			}
+			if err == nil && (!d.Labels() && !d.Others() || in.Description != nil || in.DriverRef != nil || in.Fleet != nil) {
+				one, err = api.UpdateEnvironment(cmd.Context(), in)
+			}
+			if err == nil && wait.Wait {
 				one, err = c.untilReady(cmd.Context(), api, one.Name, wait.Timeout)
 			}
 			if err != nil {
@@ -59,8 +69,7 @@ func (c commands) environmentSet() *cobra.Command {
 		"a field of the driver's configuration, as `field=value`; repeatable. The others stay. cluster_agent_id takes the name or number of an agent")
 	flags.StringArrayVar(&unset, "unset", nil, "a `field` of the driver's configuration to leave out; repeatable")
 	flags.StringVar(&members, "fleet", "", "a YAML `file` with the whole fleet; none makes it an environment of one cluster")
-	flags.StringVar(&description, "description", "", "description")
-	flags.StringVar(&reason, "reason", "", "why, for the record")
+	details.add(cmd)
 	wait.Add(cmd, "its onboarding has ended")
 	return cmd
 }

@@ -139,6 +139,8 @@ func (f *fixture) controls() {
 		"driverConfig": map[string]any{"cluster_agent_id": f.clusterOf(ours)},
 	})
 	do("updateEnvironment", "environment", map[string]any{"environmentId": environment, "description": "bench", "reason": "audit"})
+	do("setLabels", "environment", map[string]any{"subjectId": environment, "set": map[string]any{"region": "eu"}, "reason": "audit"})
+	do("setDetails", "environment", map[string]any{"subjectId": environment, "owner": "platform"})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
 	do("setEnvironmentChecks", "environment", map[string]any{"environmentId": environment, "checks": map[string]any{"active": []any{map[string]any{"key": "soak"}}}})

@@ -140,6 +140,14 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"updateEnvironment": func(a core.Actor) error {
 			return of(f.setup.UpdateEnvironment(ctx, a, setup.ChangedEnvironment{ID: production.ID}))
 		},
+		"setLabels": func(a core.Actor) error {
+			of := core.Detailed{Kind: core.ChangedEnvironment, ID: production.ID}
+			return f.setup.SetLabels(ctx, a, setup.ChangedLabels{Of: of, Set: map[string]string{"region": "eu"}})
+		},
+		"setDetails": func(a core.Actor) error {
+			of := core.Detailed{Kind: core.ChangedEnvironment, ID: production.ID}
+			return f.setup.SetDetails(ctx, a, setup.ChangedDetails{Of: of, SetLinks: map[string]string{"wiki": "https://wiki.example.com"}})
+		},
 		"archiveEnvironment":         func(a core.Actor) error { return of(f.setup.ArchiveEnvironment(ctx, a, production.ID, "")) },
 		"restoreEnvironment":         func(a core.Actor) error { return of(f.setup.RestoreEnvironment(ctx, a, production.ID, "")) },
 		"retryEnvironmentOnboarding": func(a core.Actor) error { return of(f.setup.RetryOnboarding(ctx, a, production.ID)) },

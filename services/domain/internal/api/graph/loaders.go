@@ -21,6 +21,7 @@ type loaders struct {
 	clock clock.Clock
 
 	applications            *loader[int64, core.Application]
+	details                 *loader[core.Detailed, core.Details]
 	services                *loader[int64, core.Service]
 	servicesOf              *loader[int64, []core.Service]
 	sources                 *loader[int64, core.ArtifactSource]
@@ -152,6 +153,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		actor:                   actor,
 		clock:                   c,
 		applications:            plain(b, r.View.ApplicationsByID),
+		details:                 plain(b, r.View.Details),
 		services:                plain(b, r.View.ServicesByID),
 		servicesOf:              plain(b, r.View.ServicesByApplication),
 		sources:                 plain(b, r.View.ArtifactSourcesByID),
@@ -257,9 +259,9 @@ type batching struct {
 	window       time.Duration
 }
 
-// plain loads by number.
-func plain[V any](b batching, read func(context.Context, int64, []int64) (map[int64]V, error)) *loader[int64, V] {
-	return &loader[int64, V]{clock: b.clock, window: b.window, fetch: func(ctx context.Context, ids []int64) (map[int64]V, error) {
+// plain loads by number, or by what else identifies something.
+func plain[K comparable, V any](b batching, read func(context.Context, int64, []K) (map[K]V, error)) *loader[K, V] {
+	return &loader[K, V]{clock: b.clock, window: b.window, fetch: func(ctx context.Context, ids []K) (map[K]V, error) {
 		return read(ctx, b.organization, ids)
 	}}
 }

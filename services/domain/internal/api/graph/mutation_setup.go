@@ -2,8 +2,10 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -297,4 +299,65 @@ type curatedVersionSet struct{}
 // From is the set that it was begun with.
 func (curatedVersionSet) From(ctx context.Context, c *model.CuratedVersionSet) (*model.VersionSet, error) {
 	return optional(ctx, loadersOf(ctx).versionSets, c.FromSetID, model.WrapVersionSet)
+}
+
+// SetLabels sets and ends labels.
+func (m mutation) SetLabels(ctx context.Context, in model.SetLabelsInput) (model.DetailsPayload, error) {
+	of, err := detailed(in.SubjectID)
+	n := setup.ChangedLabels{Of: of, Unset: in.Unset, Reason: orEmpty(in.Reason)}
+	if err == nil && len(in.Set) > 0 && (json.Unmarshal(in.Set, &n.Set) != nil || n.Set == nil && string(in.Set) != "null") {
+		err = fault.InvalidFields(fault.Field{Name: "/set", Problem: "found something else; expected an object of strings"})
+	}
+	if err == nil {
+		err = inField(m.domain.Setup.SetLabels(ctx, loadersOf(ctx).actor, n), "/subjectId")
+	}
+	return detailsOutcome(ctx, of, err)
+}
+
+// SetDetails changes descriptions, owners and links.
+func (m mutation) SetDetails(ctx context.Context, in model.SetDetailsInput) (model.DetailsPayload, error) {
+	of, err := detailed(in.SubjectID)
+	n := setup.ChangedDetails{
+		Of: of, Description: in.Description, Owner: in.Owner, SetLinks: map[string]string{}, UnsetLinks: in.UnsetLinks, Reason: orEmpty(in.Reason),
+	}
+	for i, link := range in.SetLinks {
+		if _, twice := n.SetLinks[link.Title]; twice && err == nil {
+			err = fault.InvalidFields(fault.Field{
+				Name: fmt.Sprintf("/setLinks/%d/title", i), Problem: fmt.Sprintf("found %.120q twice; expected each title once", link.Title),
+			})
+		}
+		n.SetLinks[link.Title] = link.URL
+	}
+	if err == nil {
+		err = inField(m.domain.Setup.SetDetails(ctx, loadersOf(ctx).actor, n), "/subjectId")
+	}
+	return detailsOutcome(ctx, of, err)
+}
+
+// detailed is what a global identifier of something that has details names.
+func detailed(global string) (core.Detailed, error) {
+	for kind, name := range map[core.AccessKind]string{
+		core.ChangedApplication: model.KindApplication, core.ChangedEnvironment: model.KindEnvironment, core.ChangedService: model.KindService,
+	} {
+		if n, err := id.Parse(name, global); err == nil {
+			return core.Detailed{Kind: kind, ID: n}, nil
+		}
+	}
+	return core.Detailed{}, fault.InvalidFields(fault.Field{
+		Name:    "/subjectId",
+		Problem: fmt.Sprintf("found %.80q; expected an application, an environment or a service, such as application_3", global),
+	})
+}
+
+func detailsOutcome(ctx context.Context, of core.Detailed, err error) (p model.DetailsPayload, failed error) {
+	l := loadersOf(ctx)
+	switch of.Kind {
+	case core.ChangedEnvironment:
+		p.Environment, p.Errors, err = outcome(ctx, l.environments, of.ID, model.WrapEnvironment, err)
+	case core.ChangedService:
+		p.Service, p.Errors, err = outcome(ctx, l.services, of.ID, model.WrapService, err)
+	default:
+		p.Application, p.Errors, err = outcome(ctx, l.applications, of.ID, model.WrapApplication, err)
+	}
+	return p, err
 }

@@ -2,6 +2,9 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
@@ -214,3 +217,68 @@ func (environment) ChangeControl(ctx context.Context, e *model.Environment) (boo
 
 // applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}
+
+// Labels are those of the application.
+func (application) Labels(ctx context.Context, a *model.Application) (json.RawMessage, error) {
+	return labelsOf(ctx, core.ChangedApplication, a.ID)
+}
+
+// Owner answers for the application.
+func (application) Owner(ctx context.Context, a *model.Application) (string, error) {
+	d, _, err := loadersOf(ctx).details.load(ctx, core.Detailed{Kind: core.ChangedApplication, ID: a.ID})
+	return d.Owner, err
+}
+
+// Links are those of the application, by title.
+func (application) Links(ctx context.Context, a *model.Application) ([]model.Link, error) {
+	return linksOf(ctx, core.ChangedApplication, a.ID)
+}
+
+// Labels are those of the service.
+func (service) Labels(ctx context.Context, s *model.Service) (json.RawMessage, error) {
+	return labelsOf(ctx, core.ChangedService, s.ID)
+}
+
+// Owner answers for the service.
+func (service) Owner(ctx context.Context, s *model.Service) (string, error) {
+	d, _, err := loadersOf(ctx).details.load(ctx, core.Detailed{Kind: core.ChangedService, ID: s.ID})
+	return d.Owner, err
+}
+
+// Links are those of the service, by title.
+func (service) Links(ctx context.Context, s *model.Service) ([]model.Link, error) {
+	return linksOf(ctx, core.ChangedService, s.ID)
+}
+
+// Labels are those of the environment.
+func (environment) Labels(ctx context.Context, e *model.Environment) (json.RawMessage, error) {
+	return labelsOf(ctx, core.ChangedEnvironment, e.ID)
+}
+
+// Owner answers for the environment.
+func (environment) Owner(ctx context.Context, e *model.Environment) (string, error) {
+	d, _, err := loadersOf(ctx).details.load(ctx, core.Detailed{Kind: core.ChangedEnvironment, ID: e.ID})
+	return d.Owner, err
+}
+
+// Links are those of the environment, by title.
+func (environment) Links(ctx context.Context, e *model.Environment) ([]model.Link, error) {
+	return linksOf(ctx, core.ChangedEnvironment, e.ID)
+}
+
+func labelsOf(ctx context.Context, kind core.AccessKind, number int64) (json.RawMessage, error) {
+	d, _, err := loadersOf(ctx).details.load(ctx, core.Detailed{Kind: kind, ID: number})
+	if err != nil || len(d.Labels) == 0 {
+		return json.RawMessage("{}"), err
+	}
+	return json.Marshal(d.Labels)
+}
+
+func linksOf(ctx context.Context, kind core.AccessKind, number int64) ([]model.Link, error) {
+	d, _, err := loadersOf(ctx).details.load(ctx, core.Detailed{Kind: kind, ID: number})
+	all := make([]model.Link, 0, len(d.Links))
+	for _, title := range slices.Sorted(maps.Keys(d.Links)) {
+		all = append(all, model.Link{Title: title, URL: d.Links[title]})
+	}
+	return all, err
+}

@@ -64,6 +64,7 @@ type (
 		SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 		CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
 		UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
+		SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
 		ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
@@ -121,6 +122,9 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, po
 		}),
 		core.ActionUpdateEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ChangedEnvironment) error {
 			return only(places.UpdateEnvironment(ctx, a, in))
+		}),
+		core.ActionSetLabels: again(func(ctx context.Context, a core.Actor, in setup.ChangedLabels) error {
+			return places.SetLabels(ctx, a, in)
 		}),
 		core.ActionArchiveEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ArchivingInput) error {
 			return only(places.ArchiveEnvironment(ctx, a, in.ID, in.Reason))

@@ -298,11 +298,12 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 		return r, err
 	}
 	r.Principal, r.Automatic = core.PolicyPrincipal(requester), requester.Type.Automatic()
-	named := func(id int64) policy.Environment {
-		return policy.Environment{Name: p.places[id].Name, Tier: string(p.places[id].Tier)}
+	places, err := p.tx.PolicyPlaces(ctx, p.environmentIDs())
+	if err != nil {
+		return r, err
 	}
-	at := named(point.EnvironmentID)
-	r.Environment = &at
+	at := places[point.EnvironmentID]
+	r.Environment, r.Rollout = &at, p.policyRollout(requester)
 	_, weight, atWeight := strings.Cut(gate, "/")
 	switch {
 	case atWeight:
@@ -312,7 +313,12 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 	}
 	for i, b := range p.environments {
 		if b.State == core.RolloutCompleted {
-			r.Completed = append(r.Completed, named(b.EnvironmentID))
+			r.Completed = append(r.Completed, places[b.EnvironmentID])
+		}
+		if b.EnvironmentID == point.EnvironmentID {
+			if r.Change, err = changeOf(ctx, p.tx, p.cause.Organization, p.rollout, b.PreviousVersionSetID); err != nil {
+				return r, err
+			}
 		}
 		before := i - 1
 		if b.EnvironmentID != point.EnvironmentID || before < 0 || p.environments[before].FinishedAt == nil ||
@@ -323,8 +329,12 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 		if err != nil {
 			return r, err
 		}
+		failure, err := p.tx.LastFailureIn(ctx, p.environments[before].ID)
+		if err != nil {
+			return r, err
+		}
 		r.Previous = &policy.Previous{
-			Environment: named(p.environments[before].EnvironmentID), Degraded: degraded,
+			Environment: places[p.environments[before].EnvironmentID], Degraded: degraded, Error: failure,
 			MinutesLive: int(p.cause.at.Sub(*p.environments[before].FinishedAt).Minutes()),
 		}
 	}
@@ -374,6 +384,9 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 		return err
 	}
 	r.Application = applications[application].Name
+	if err := describeRecord(ctx, tx, c.Organization, application, set, r); err != nil {
+		return err
+	}
 	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{set})
 	if err != nil {
 		return err
@@ -406,13 +419,16 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 		repository, _, _ := strings.Cut(versions[e.VersionID].Reference, "@")
 		r.VersionSet.Versions = append(r.VersionSet.Versions, versions[e.VersionID].Name)
 		r.VersionSet.Repositories = append(r.VersionSet.Repositories, repository)
+		r.VersionSet.Artifacts = append(r.VersionSet.Artifacts, versions[e.VersionID].Digest)
 		for _, s := range services[application] {
 			if s.ID == e.ServiceID {
 				r.VersionSet.Services = append(r.VersionSet.Services, s.Name)
 			}
 		}
 	}
-	for _, names := range []*[]string{&r.VersionSet.Versions, &r.VersionSet.Repositories, &r.VersionSet.Services} {
+	for _, names := range []*[]string{
+		&r.VersionSet.Versions, &r.VersionSet.Repositories, &r.VersionSet.Services, &r.VersionSet.Artifacts,
+	} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}
@@ -546,8 +562,12 @@ func (u *UseCases) judgePlan(
 		}
 	}
 	r.Principal = core.PolicyPrincipal(requester)
+	places, err := tx.PolicyPlaces(ctx, p.stopIDs())
+	if err != nil {
+		return policy.Decision{}, r, err
+	}
 	for _, s := range p.stops {
-		r.Environments = append(r.Environments, policy.Environment{Name: s.environment.Name, Tier: string(s.environment.Tier)})
+		r.Environments = append(r.Environments, places[s.environment.ID])
 	}
 	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, more, &r); err != nil {
 		return policy.Decision{}, r, err

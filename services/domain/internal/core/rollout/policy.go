@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -137,8 +139,17 @@ func (t *tree) ownRequest(ctx context.Context, action policy.Action) (policy.Req
 		Rollback: t.rollout.RollbackOf != 0,
 	}
 	names := map[int64]string{}
+	places, err := t.tx.PolicyPlaces(ctx, t.environmentIDs())
+	if err != nil {
+		return r, names, err
+	}
+	requester, err := t.tx.PolicyRequester(ctx, t.rollout.ID)
+	if err != nil {
+		return r, names, err
+	}
+	r.Rollout = t.policyRollout(requester)
 	for _, b := range t.environments {
-		e := policy.Environment{Name: t.places[b.EnvironmentID].Name, Tier: string(t.places[b.EnvironmentID].Tier)}
+		e := places[b.EnvironmentID]
 		names[b.EnvironmentID] = e.Name
 		r.Environments = append(r.Environments, e)
 		if b.State == core.RolloutCompleted {
@@ -146,6 +157,76 @@ func (t *tree) ownRequest(ctx context.Context, action policy.Action) (policy.Req
 		}
 	}
 	return r, names, describeSet(ctx, t.tx, t.cause, t.rollout.ApplicationID, t.rollout.VersionSetID, 0, &r)
+}
+
+// environmentIDs are the environments of a rollout.
+func (t *tree) environmentIDs() []int64 {
+	ids := make([]int64, len(t.environments))
+	for i, b := range t.environments {
+		ids[i] = b.EnvironmentID
+	}
+	return ids
+}
+
+// stopIDs are the environments of a plan.
+func (p plan) stopIDs() []int64 {
+	ids := make([]int64, len(p.stops))
+	for i, s := range p.stops {
+		ids[i] = s.environment.ID
+	}
+	return ids
+}
+
+// policyRollout is the rollout as policies see it.
+func (t *tree) policyRollout(requester core.Actor) *policy.Rollout {
+	return &policy.Rollout{
+		ID: t.rollout.ID, Rollback: t.rollout.RollbackOf != 0, Automatic: requester.Type.Automatic(),
+		MinutesOld: max(0, int(t.cause.at.Sub(t.rollout.CreatedAt).Minutes())),
+	}
+}
+
+// describeRecord adds to a request the details of an application, and the environments in which a version set has been completed.
+func describeRecord(ctx context.Context, tx Tx, organization, application, set int64, r *policy.Request) error {
+	of := core.Detailed{Kind: core.ChangedApplication, ID: application}
+	details, err := tx.Details(ctx, organization, []core.Detailed{of})
+	if err != nil {
+		return err
+	}
+	r.Labels, r.Owner = details[of].Labels, details[of].Owner
+	ran, err := tx.EnvironmentsThatRan(ctx, set)
+	if err != nil {
+		return err
+	}
+	places, err := tx.PolicyPlaces(ctx, slices.Collect(maps.Keys(ran)))
+	r.Passed = slices.Collect(maps.Values(places))
+	slices.SortFunc(r.Passed, func(a, b policy.Environment) int { return strings.Compare(a.Name, b.Name) })
+	return err
+}
+
+// changeOf is what a rollout would change where a version set is live; 0 for nothing.
+func changeOf(ctx context.Context, tx Tx, organization int64, r core.Rollout, live int64) (*policy.Change, error) {
+	sets := []int64{r.VersionSetID}
+	if live != 0 {
+		sets = append(sets, live)
+	}
+	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(sets))
+	if err != nil {
+		return nil, err
+	}
+	services, err := tx.ServicesByApplication(ctx, organization, []int64{r.ApplicationID})
+	change := &policy.Change{First: live == 0}
+	for _, s := range services[r.ApplicationID] {
+		differs := func(of, in int64) bool {
+			return slices.ContainsFunc(entries[of], func(e core.VersionSetEntry) bool {
+				return e.ServiceID == s.ID && !slices.ContainsFunc(entries[in], func(o core.VersionSetEntry) bool { return o.VersionID == e.VersionID })
+			})
+		}
+		if s.RetiredAt == nil && (differs(r.VersionSetID, live) || live != 0 && differs(live, r.VersionSetID)) {
+			change.Services = append(change.Services, s.Name)
+		}
+	}
+	slices.Sort(change.Services)
+	return change, err
 }
 
 // mayComplete is what policies decide about the end of a rollout whose run has reported that everything is done; the zero value where
@@ -220,11 +301,12 @@ func (u *UseCases) mayBypass(ctx context.Context, p passages, a core.Actor, gate
 		return err
 	}
 	names := map[int64]string{}
-	r.Environments, r.Completed = nil, nil
-	if place, goes := p.places[point.EnvironmentID]; goes {
-		r.Environment = &policy.Environment{Name: place.Name, Tier: string(place.Tier)}
+	at := slices.IndexFunc(r.Environments, func(e policy.Environment) bool { return e.Name == p.places[point.EnvironmentID].Name })
+	if place, goes := p.places[point.EnvironmentID]; goes && at >= 0 {
+		r.Environment = &r.Environments[at]
 		names[point.EnvironmentID] = place.Name
 	}
+	r.Environments, r.Completed = nil, nil
 	if a.Groups, err = p.tx.MemberGroups(ctx, a.ID); err != nil {
 		return err
 	}

@@ -387,9 +387,11 @@ func (u *UseCases) policiesAt(
 	if len(concerning) == 0 {
 		return nil, nil
 	}
-	named := func(s stop) policy.Environment {
-		return policy.Environment{Name: s.environment.Name, Tier: string(s.environment.Tier)}
+	places, err := tx.PolicyPlaces(ctx, p.stopIDs())
+	if err != nil {
+		return nil, err
 	}
+	named := func(s stop) policy.Environment { return places[s.environment.ID] }
 	at := named(p.stops[i])
 	r := policy.Request{
 		Action: policy.EnterEnvironment, Principal: core.PolicyPrincipal(c.Actor), Automatic: c.Type.Automatic(), At: c.at, Gate: at.Name,

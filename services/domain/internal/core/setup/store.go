@@ -52,10 +52,18 @@ type Tx interface {
 	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error)
 	// SaveSourceState writes whether a source is disabled or removed, and what replaces it.
 	SaveSourceState(ctx context.Context, s core.ArtifactSource) (core.ArtifactSource, error)
+	DetailReads
+	// SaveDetails replaces those of one thing.
+	SaveDetails(ctx context.Context, of core.Detailed, d core.Details) error
+	// DescribeApplication and DescribeService change a description.
+	DescribeApplication(ctx context.Context, id int64, description string) error
+	DescribeService(ctx context.Context, id int64, description string) error
 	// RetireService writes since when a service is retired; nil brings it back.
 	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
 	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
+	// ReviewStopped has the passages evaluated again that a control has stopped.
+	ReviewStopped(ctx context.Context, kind core.StopKind, control int64, at time.Time) error
 	// ReconsiderVersionSet has the newest version set of an application worked out again, after the commit.
 	ReconsiderVersionSet(ctx context.Context, application int64) error
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
@@ -100,6 +108,12 @@ type Tx interface {
 	ArchiveApplication(ctx context.Context, id int64, at *time.Time) error
 	ArchiveEnvironment(ctx context.Context, id int64, at *time.Time) error
 	AddArchiving(ctx context.Context, one core.Archiving) error
+}
+
+// DetailReads is what is looked up of labels, owners and links.
+type DetailReads interface {
+	// Details has no key for what has none.
+	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
 }
 
 // Reads is what is looked up outside of transactions and within them.

@@ -100,6 +100,7 @@ func (d *decision) refusesChain(ctx context.Context, of int64) (string, error) {
 type follower struct {
 	core.Trigger
 	application core.Application
+	labels      map[string]string
 	config      config
 }
 
@@ -113,6 +114,10 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 	if err != nil {
 		return nil, err
 	}
+	labels, err := labelsOf(ctx, tx, organization, ids)
+	if err != nil {
+		return nil, err
+	}
 	found := map[int64]follower{}
 	for _, t := range all {
 		c, err := readConfig(t.Kind, t.Config, u.ranges)
@@ -120,7 +125,7 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 			continue
 		}
 		if _, two := found[t.ApplicationID]; !two {
-			found[t.ApplicationID] = follower{t, applications[t.ApplicationID], c}
+			found[t.ApplicationID] = follower{t, applications[t.ApplicationID], labels[t.ApplicationID], c}
 		}
 	}
 	return found, nil
@@ -131,9 +136,27 @@ func (f follower) follows(head core.Application) bool {
 	return f.application.ID != head.ID && slices.ContainsFunc(f.config.Follows, func(p string) bool { return pattern.Match(p, head.Name) })
 }
 
-// selects reports whether a block selects an application.
-func (b block) selects(a core.Application) bool {
-	return slices.ContainsFunc(b.Applications, func(p string) bool { return pattern.Match(p, a.Name) })
+// labelsOf are the labels of applications, by number.
+func labelsOf(ctx context.Context, tx Tx, organization int64, applications []int64) (map[int64]map[string]string, error) {
+	of := make([]core.Detailed, 0, len(applications))
+	for _, id := range core.Distinct(applications) {
+		of = append(of, core.Detailed{Kind: core.ChangedApplication, ID: id})
+	}
+	all, err := tx.Details(ctx, organization, of)
+	found := map[int64]map[string]string{}
+	for one, d := range all {
+		found[one.ID] = d.Labels
+	}
+	return found, err
+}
+
+// selects reports whether a block selects an application with some labels (R4-12).
+func (b block) selects(a core.Application, labels map[string]string) bool {
+	named := len(b.Applications) == 0 || slices.ContainsFunc(b.Applications, func(p string) bool { return pattern.Match(p, a.Name) })
+	if len(b.Labels) == 0 {
+		return named && len(b.Applications) > 0
+	}
+	return named && core.HasLabels(labels, b.Labels)
 }
 
 // named returns the applications that a block names without a pattern.
@@ -213,7 +236,7 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 	for i, b := range d.config.Blocks {
 		for _, id := range slices.Sorted(maps.Keys(follow)) {
 			f := follow[id]
-			if taken[id] || !b.selects(f.application) || !f.follows(head) {
+			if taken[id] || !b.selects(f.application, f.labels) || !f.follows(head) {
 				continue
 			}
 			skipped := ""
@@ -233,7 +256,15 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 			if err != nil {
 				return nil, head, err
 			}
-			add(i+1, a.ID, 0, fmt.Sprintf("%q does not follow %q: none of its triggers of kind chain that are on says so", a.Name, head.Name))
+			labels, err := labelsOf(ctx, d.tx, d.organization, []int64{a.ID})
+			if err != nil {
+				return nil, head, err
+			}
+			why := fmt.Sprintf("%q does not follow %q: none of its triggers of kind chain that are on says so", a.Name, head.Name)
+			if !b.selects(a, labels[a.ID]) {
+				why = fmt.Sprintf("%q does not have the labels of the block", a.Name)
+			}
+			add(i+1, a.ID, 0, why)
 		}
 	}
 	return nodes, head, nil

@@ -88,9 +88,10 @@ func (c config) checkChain() (found []fault.Field) {
 		wrong("until", "found one without follows; expected the applications whose chains it is for")
 	}
 	for i, b := range c.Blocks {
-		if len(b.Applications) == 0 || len(b.Applications) > maxPatterns {
-			wrong(fmt.Sprintf("blocks/%d/applications", i), "found %d; expected 1 to %d", len(b.Applications), maxPatterns)
+		if len(b.Applications) == 0 && len(b.Labels) == 0 || len(b.Applications) > maxPatterns {
+			wrong(fmt.Sprintf("blocks/%d/applications", i), "found %d; expected 1 to %d, or labels", len(b.Applications), maxPatterns)
 		}
+		found = append(found, core.CheckLabels(fmt.Sprintf("/config/blocks/%d/labels", i), b.Labels)...)
 		for j, one := range b.Applications {
 			if one == "" || len(one) > maxPattern {
 				wrong(fmt.Sprintf("blocks/%d/applications/%d", i, j), "found %d bytes; expected 1 to %d", len(one), maxPattern)
@@ -167,7 +168,7 @@ func (u *UseCases) chainGraph(ctx context.Context, tx Tx, organization int64) (c
 func (g chainGraph) after(id int64) []int64 {
 	var found []int64
 	for other, f := range g.followers {
-		if f.follows(g.names[id]) && slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.application) }) {
+		if f.follows(g.names[id]) && slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.application, f.labels) }) {
 			found = append(found, other)
 		}
 	}

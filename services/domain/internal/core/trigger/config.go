@@ -96,7 +96,9 @@ func Kinds() []Kind {
 			Schema: object("", inputs,
 				property("blocks", fmt.Sprintf(`"type":"array","minItems":1,"maxItems":%d,`+
 					`"description":"The applications whose rollouts follow those of this one. Each block begins when all of the one before are complete.",`+
-					`"items":%s`, maxBlocks, object("", property("applications", patterns("Their names; * stands for any text.")))),
+					`"items":%s`, maxBlocks, object("", property("applications", patterns("Their names; * stands for any text.")),
+					property("labels", fmt.Sprintf(`"type":"object","minProperties":1,"maxProperties":%d,"additionalProperties":{"type":"string","maxLength":63},`+
+						`"description":"The labels that they have, each with its value; beside names, both have to match."`, core.MaxLabels)))),
 				),
 				property("environment", `"type":"string","maxLength":63,`+
 					`"description":"The environment of this application after which the first block begins; without it, after its whole pipeline."`),
@@ -151,9 +153,10 @@ type config struct {
 	Inputs        json.RawMessage   `json:"inputs,omitempty"`
 }
 
-// block selects applications of a chain.
+// block selects applications of a chain, by name, by label or by both.
 type block struct {
-	Applications []string `json:"applications,omitempty"`
+	Applications []string          `json:"applications,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
 }
 
 // The defaults of D58 and R4-10.

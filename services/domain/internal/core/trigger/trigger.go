@@ -75,6 +75,8 @@ type Tx interface {
 	LockPromotionHold(ctx context.Context, application, environment int64) (core.PromotionHold, bool, error)
 	ReleasePromotionHold(ctx context.Context, id int64, at time.Time) error
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	// Details has no key for what has none.
+	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
 	// NewestVersionSets has no key for an application that has none.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)

@@ -180,7 +180,7 @@ func encodedCall(r core.CallRequest) (decision, request json.RawMessage, err err
 	if decision, err = json.Marshal(r.Decision); err != nil {
 		return nil, nil, fmt.Errorf("encode the decision %q about a call: %w", r.CallID, err)
 	}
-	if request = r.Request; len(request) == 0 || len(request) > core.MaxPolicyRequest {
+	if request = r.Request; len(request) == 0 || len(request) > core.MaxCallRequest {
 		request = json.RawMessage("{}")
 	}
 	return decision, request, nil

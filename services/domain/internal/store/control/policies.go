@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
@@ -305,14 +306,50 @@ func (w Writes) ChangePlaces(ctx context.Context, c core.PlacesOfChange) (core.C
 	if err != nil {
 		return p, pg.Classify(err, "read application %d of a change", c.Application)
 	}
-	p.Application, p.At = of.Application, of.At
-	named, err := w.Q.EnvironmentsOfChange(ctx, query.EnvironmentsOfChangeParams{
+	p.Application, p.Owner, p.At = of.Application, of.Owner, of.At
+	if err := json.Unmarshal(of.Labels, &p.Labels); err != nil {
+		return p, fmt.Errorf("read labels of application %d: %w", c.Application, err)
+	}
+	named, err := w.policyPlaces(ctx, query.PolicyPlacesParams{
 		OrganizationID: w.Entered, Everywhere: c.Everywhere, Ids: c.Environments, GoesTo: c.GoesTo,
 	})
-	for _, row := range named {
-		p.AddEnvironment(row.ID, row.Name, row.Tier)
+	for id, e := range named {
+		p.AddEnvironment(id, e)
 	}
-	return p, pg.Classify(err, "read environments of a change")
+	return p, err
+}
+
+// PolicyPlaces implements rollout.PolicyTx.
+func (w Writes) PolicyPlaces(ctx context.Context, environments []int64) (map[int64]rules.Environment, error) {
+	if len(environments) == 0 {
+		return map[int64]rules.Environment{}, nil
+	}
+	return w.policyPlaces(ctx, query.PolicyPlacesParams{OrganizationID: w.Entered, Ids: environments})
+}
+
+func (w Writes) policyPlaces(ctx context.Context, p query.PolicyPlacesParams) (map[int64]rules.Environment, error) {
+	rows, err := w.Q.PolicyPlaces(ctx, p)
+	if err != nil {
+		return nil, pg.Classify(err, "read environments for policies")
+	}
+	found := make(map[int64]rules.Environment, len(rows))
+	for _, row := range rows {
+		e := rules.Environment{Name: row.Name, Tier: row.Tier, Driver: row.Driver}
+		if err := errors.Join(json.Unmarshal(row.Labels, &e.Labels), json.Unmarshal(row.Agents, &e.Agents)); err != nil {
+			return nil, fmt.Errorf("read labels of environment %d: %w", row.ID, err)
+		}
+		found[row.ID] = e
+	}
+	return found, nil
+}
+
+// LastFailureIn implements rollout.PolicyTx.
+func (w Writes) LastFailureIn(ctx context.Context, rolloutEnvironment int64) (string, error) {
+	reason, err := w.Q.LastFailureIn(ctx, w.Entered, rolloutEnvironment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return reason, pg.Classify(err, "read the latest failure in rollout environment %d", rolloutEnvironment)
 }
 
 // sameRequest reports whether two documents are the same but for their time.

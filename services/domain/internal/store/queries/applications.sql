@@ -81,3 +81,20 @@ SELECT * FROM cd_archivings v
 WHERE v.organization_id = @organization_id AND v.environment_id = ANY(@ids::bigint[])
   AND (SELECT count(*) FROM cd_archivings n WHERE n.organization_id = v.organization_id AND n.environment_id = v.environment_id AND n.id > v.id) < 20
 ORDER BY v.environment_id, v.id DESC;
+
+-- name: Details :many
+SELECT d.* FROM cd_details d WHERE d.organization_id = @organization_id AND d.id IN (
+    SELECT a.id FROM cd_details a WHERE a.organization_id = @organization_id AND a.application_id = ANY(@applications::bigint[])
+    UNION ALL SELECT e.id FROM cd_details e WHERE e.organization_id = @organization_id AND e.environment_id = ANY(@environments::bigint[])
+    UNION ALL SELECT s.id FROM cd_details s WHERE s.organization_id = @organization_id AND s.service_id = ANY(@services::bigint[]));
+
+-- name: SaveDetails :exec
+INSERT INTO cd_details (organization_id, application_id, environment_id, service_id, labels, owner, links)
+VALUES (@organization_id, @application_id, @environment_id, @service_id, @labels, @owner, @links)
+ON CONFLICT ON CONSTRAINT cd_details_are_unique DO UPDATE SET labels = excluded.labels, owner = excluded.owner, links = excluded.links;
+
+-- name: DescribeApplication :execrows
+UPDATE cd_applications SET description = @description WHERE organization_id = @organization_id AND id = @id;
+
+-- name: DescribeService :execrows
+UPDATE cd_services SET description = @description WHERE organization_id = @organization_id AND id = @id;

@@ -94,15 +94,31 @@ WHERE s.organization_id = @organization_id AND v.mode <> 'off' AND (position(@ac
 ORDER BY s.name;
 
 -- name: ChangeOf :one
--- The name of an application, empty for none, and the present time.
-SELECT now()::timestamptz AS at, COALESCE((SELECT a.name FROM cd_applications a WHERE a.organization_id = @organization_id AND a.id = @application_id::bigint), '')::text AS application;
+-- An application with its labels and its owner, empty for none, and the present time.
+SELECT now()::timestamptz AS at, COALESCE(a.name, '')::text AS application, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE(d.owner, '')::text AS owner
+FROM (SELECT 1) AS one
+LEFT JOIN cd_applications a ON a.organization_id = @organization_id AND a.id = @application_id::bigint
+LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id;
 
--- name: EnvironmentsOfChange :many
--- Some, those that an application goes to, or all.
-SELECT v.id, v.name, v.tier FROM cd_environments v
+-- name: PolicyPlaces :many
+-- Some environments, those that an application goes to, or all, with what policies see of them.
+SELECT v.id, v.name, v.tier, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE((
+    SELECT b.driver_ref FROM cd_environment_driver_bindings b WHERE b.organization_id = v.organization_id AND b.environment_id = v.id
+    ORDER BY b.version DESC LIMIT 1), '')::text AS driver, COALESCE((
+    SELECT jsonb_agg(jsonb_build_object('name', g.name, 'labels', g.labels) ORDER BY g.id) FROM cd_environment_agents ea
+    JOIN cd_agents g ON g.organization_id = ea.organization_id AND g.id = ea.agent_id AND g.revoked_at IS NULL
+    WHERE ea.organization_id = v.organization_id AND ea.environment_id = v.id), '[]')::jsonb AS agents
+FROM cd_environments v
+LEFT JOIN cd_details d ON d.organization_id = v.organization_id AND d.environment_id = v.id
 WHERE v.organization_id = @organization_id AND (@everywhere::boolean OR v.id = ANY(@ids::bigint[]) OR EXISTS (
     SELECT FROM cd_application_environments ae
     WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = @goes_to::bigint AND ae.current));
+
+-- name: LastFailureIn :one
+-- The latest failure of a deployment of a rollout's environment.
+SELECT COALESCE(t.reason, '')::text AS reason FROM cd_deployments d
+JOIN cd_deployment_transitions t ON t.organization_id = d.organization_id AND t.deployment_id = d.id AND t.event IN ('fail', 'degrade')
+WHERE d.organization_id = @organization_id AND d.rollout_environment_id = @rollout_environment_id ORDER BY t.id DESC LIMIT 1;
 
 -- name: ControlDecisions :many
 -- About changes of controls, the latest first.

@@ -235,6 +235,80 @@ func (q *Queries) CountArtifactSources(ctx context.Context, organizationID int64
 	return count, err
 }
 
+const describeApplication = `-- name: DescribeApplication :execrows
+UPDATE cd_applications SET description = $1 WHERE organization_id = $2 AND id = $3
+`
+
+func (q *Queries) DescribeApplication(ctx context.Context, description string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, describeApplication, description, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const describeService = `-- name: DescribeService :execrows
+UPDATE cd_services SET description = $1 WHERE organization_id = $2 AND id = $3
+`
+
+func (q *Queries) DescribeService(ctx context.Context, description string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, describeService, description, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const details = `-- name: Details :many
+SELECT d.organization_id, d.id, d.application_id, d.environment_id, d.service_id, d.labels, d.owner, d.links, d.created_at, d.updated_at FROM cd_details d WHERE d.organization_id = $1 AND d.id IN (
+    SELECT a.id FROM cd_details a WHERE a.organization_id = $1 AND a.application_id = ANY($2::bigint[])
+    UNION ALL SELECT e.id FROM cd_details e WHERE e.organization_id = $1 AND e.environment_id = ANY($3::bigint[])
+    UNION ALL SELECT s.id FROM cd_details s WHERE s.organization_id = $1 AND s.service_id = ANY($4::bigint[]))
+`
+
+type DetailsParams struct {
+	OrganizationID int64
+	Applications   []int64
+	Environments   []int64
+	Services       []int64
+}
+
+func (q *Queries) Details(ctx context.Context, arg DetailsParams) ([]Details, error) {
+	rows, err := q.db.Query(ctx, details,
+		arg.OrganizationID,
+		arg.Applications,
+		arg.Environments,
+		arg.Services,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Details
+	for rows.Next() {
+		var i Details
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.ServiceID,
+			&i.Labels,
+			&i.Owner,
+			&i.Links,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertApplication = `-- name: InsertApplication :one
 INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, archived_at, created_at, updated_at
 `
@@ -481,6 +555,35 @@ func (q *Queries) SaveArtifactSource(ctx context.Context, sourceConfig json.RawM
 		&i.ReplacedBy,
 	)
 	return i, err
+}
+
+const saveDetails = `-- name: SaveDetails :exec
+INSERT INTO cd_details (organization_id, application_id, environment_id, service_id, labels, owner, links)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT ON CONSTRAINT cd_details_are_unique DO UPDATE SET labels = excluded.labels, owner = excluded.owner, links = excluded.links
+`
+
+type SaveDetailsParams struct {
+	OrganizationID int64
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	ServiceID      *int64
+	Labels         json.RawMessage
+	Owner          string
+	Links          json.RawMessage
+}
+
+func (q *Queries) SaveDetails(ctx context.Context, arg SaveDetailsParams) error {
+	_, err := q.db.Exec(ctx, saveDetails,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.EnvironmentID,
+		arg.ServiceID,
+		arg.Labels,
+		arg.Owner,
+		arg.Links,
+	)
+	return err
 }
 
 const servicesByApplication = `-- name: ServicesByApplication :many

@@ -636,6 +636,23 @@ type DeploymentTransition struct {
 	UpdatedAt time.Time
 }
 
+// What people keep about an application, an environment or a service beside its description; no row for nothing. Rows are kept with what they are of, and change with it.
+type Details struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  *int64
+	EnvironmentID  *int64
+	ServiceID      *int64
+	// Names and values that chains, policies and notifications select by.
+	Labels json.RawMessage
+	// Who answers for it, for people to read; it gives no permission.
+	Owner string
+	// Addresses by title.
+	Links     json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // The layers of OCI artifacts with drivers, checked when they were pulled.
 type DriverArtifact struct {
 	// That of the manifest, which has the layer's.

@@ -41,19 +41,29 @@ func (q *Queries) ApplicationNames(ctx context.Context, organizationID int64) ([
 }
 
 const changeOf = `-- name: ChangeOf :one
-SELECT now()::timestamptz AS at, COALESCE((SELECT a.name FROM cd_applications a WHERE a.organization_id = $1 AND a.id = $2::bigint), '')::text AS application
+SELECT now()::timestamptz AS at, COALESCE(a.name, '')::text AS application, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE(d.owner, '')::text AS owner
+FROM (SELECT 1) AS one
+LEFT JOIN cd_applications a ON a.organization_id = $1 AND a.id = $2::bigint
+LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id
 `
 
 type ChangeOfRow struct {
 	At          time.Time
 	Application string
+	Labels      json.RawMessage
+	Owner       string
 }
 
-// The name of an application, empty for none, and the present time.
+// An application with its labels and its owner, empty for none, and the present time.
 func (q *Queries) ChangeOf(ctx context.Context, organizationID int64, applicationID int64) (ChangeOfRow, error) {
 	row := q.db.QueryRow(ctx, changeOf, organizationID, applicationID)
 	var i ChangeOfRow
-	err := row.Scan(&i.At, &i.Application)
+	err := row.Scan(
+		&i.At,
+		&i.Application,
+		&i.Labels,
+		&i.Owner,
+	)
 	return i, err
 }
 
@@ -111,52 +121,6 @@ func (q *Queries) EnvironmentNames(ctx context.Context, organizationID int64) ([
 	for rows.Next() {
 		var i EnvironmentNamesRow
 		if err := rows.Scan(&i.ID, &i.Name); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const environmentsOfChange = `-- name: EnvironmentsOfChange :many
-SELECT v.id, v.name, v.tier FROM cd_environments v
-WHERE v.organization_id = $1 AND ($2::boolean OR v.id = ANY($3::bigint[]) OR EXISTS (
-    SELECT FROM cd_application_environments ae
-    WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = $4::bigint AND ae.current))
-`
-
-type EnvironmentsOfChangeParams struct {
-	OrganizationID int64
-	Everywhere     bool
-	Ids            []int64
-	GoesTo         int64
-}
-
-type EnvironmentsOfChangeRow struct {
-	ID   int64
-	Name string
-	Tier string
-}
-
-// Some, those that an application goes to, or all.
-func (q *Queries) EnvironmentsOfChange(ctx context.Context, arg EnvironmentsOfChangeParams) ([]EnvironmentsOfChangeRow, error) {
-	rows, err := q.db.Query(ctx, environmentsOfChange,
-		arg.OrganizationID,
-		arg.Everywhere,
-		arg.Ids,
-		arg.GoesTo,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []EnvironmentsOfChangeRow
-	for rows.Next() {
-		var i EnvironmentsOfChangeRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.Tier); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -301,6 +265,20 @@ func (q *Queries) LastControlDecision(ctx context.Context, organizationID int64)
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const lastFailureIn = `-- name: LastFailureIn :one
+SELECT COALESCE(t.reason, '')::text AS reason FROM cd_deployments d
+JOIN cd_deployment_transitions t ON t.organization_id = d.organization_id AND t.deployment_id = d.id AND t.event IN ('fail', 'degrade')
+WHERE d.organization_id = $1 AND d.rollout_environment_id = $2 ORDER BY t.id DESC LIMIT 1
+`
+
+// The latest failure of a deployment of a rollout's environment.
+func (q *Queries) LastFailureIn(ctx context.Context, organizationID int64, rolloutEnvironmentID int64) (string, error) {
+	row := q.db.QueryRow(ctx, lastFailureIn, organizationID, rolloutEnvironmentID)
+	var reason string
+	err := row.Scan(&reason)
+	return reason, err
 }
 
 const latestPolicyDecisions = `-- name: LatestPolicyDecisions :many
@@ -668,6 +646,69 @@ func (q *Queries) PolicyDecisionsSince(ctx context.Context, arg PolicyDecisionsS
 			&i.Request,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const policyPlaces = `-- name: PolicyPlaces :many
+SELECT v.id, v.name, v.tier, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE((
+    SELECT b.driver_ref FROM cd_environment_driver_bindings b WHERE b.organization_id = v.organization_id AND b.environment_id = v.id
+    ORDER BY b.version DESC LIMIT 1), '')::text AS driver, COALESCE((
+    SELECT jsonb_agg(jsonb_build_object('name', g.name, 'labels', g.labels) ORDER BY g.id) FROM cd_environment_agents ea
+    JOIN cd_agents g ON g.organization_id = ea.organization_id AND g.id = ea.agent_id AND g.revoked_at IS NULL
+    WHERE ea.organization_id = v.organization_id AND ea.environment_id = v.id), '[]')::jsonb AS agents
+FROM cd_environments v
+LEFT JOIN cd_details d ON d.organization_id = v.organization_id AND d.environment_id = v.id
+WHERE v.organization_id = $1 AND ($2::boolean OR v.id = ANY($3::bigint[]) OR EXISTS (
+    SELECT FROM cd_application_environments ae
+    WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = $4::bigint AND ae.current))
+`
+
+type PolicyPlacesParams struct {
+	OrganizationID int64
+	Everywhere     bool
+	Ids            []int64
+	GoesTo         int64
+}
+
+type PolicyPlacesRow struct {
+	ID     int64
+	Name   string
+	Tier   string
+	Labels json.RawMessage
+	Driver string
+	Agents json.RawMessage
+}
+
+// Some environments, those that an application goes to, or all, with what policies see of them.
+func (q *Queries) PolicyPlaces(ctx context.Context, arg PolicyPlacesParams) ([]PolicyPlacesRow, error) {
+	rows, err := q.db.Query(ctx, policyPlaces,
+		arg.OrganizationID,
+		arg.Everywhere,
+		arg.Ids,
+		arg.GoesTo,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PolicyPlacesRow
+	for rows.Next() {
+		var i PolicyPlacesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Tier,
+			&i.Labels,
+			&i.Driver,
+			&i.Agents,
 		); err != nil {
 			return nil, err
 		}

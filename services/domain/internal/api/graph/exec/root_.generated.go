@@ -216,9 +216,12 @@ type ComplexityRoot struct {
 		Environments     func(childComplexity int) int
 		FlowDefinition   func(childComplexity int) int
 		GlobalID         func(childComplexity int) int
+		Labels           func(childComplexity int) int
+		Links            func(childComplexity int) int
 		MissingVersions  func(childComplexity int) int
 		Name             func(childComplexity int) int
 		NewestVersionSet func(childComplexity int) int
+		Owner            func(childComplexity int) int
 		PromotionHolds   func(childComplexity int) int
 		QueuedRollout    func(childComplexity int) int
 		RollbackPolicy   func(childComplexity int) int
@@ -699,6 +702,13 @@ type ComplexityRoot struct {
 		Parameters     func(childComplexity int) int
 	}
 
+	DetailsPayload struct {
+		Application func(childComplexity int) int
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+		Service     func(childComplexity int) int
+	}
+
 	DisableArtifactSourcePayload struct {
 		ArtifactSource func(childComplexity int) int
 		Errors         func(childComplexity int) int
@@ -763,7 +773,10 @@ type ComplexityRoot struct {
 		DriverBindings  func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Healths         func(childComplexity int) int
+		Labels          func(childComplexity int) int
+		Links           func(childComplexity int) int
 		Name            func(childComplexity int) int
+		Owner           func(childComplexity int) int
 		Pin             func(childComplexity int) int
 		Readiness       func(childComplexity int) int
 		ReadinessReason func(childComplexity int) int
@@ -1140,6 +1153,11 @@ type ComplexityRoot struct {
 		Veto   func(childComplexity int) int
 	}
 
+	Link struct {
+		Title func(childComplexity int) int
+		URL   func(childComplexity int) int
+	}
+
 	LookAtArtifactSourcePayload struct {
 		Artifact       func(childComplexity int) int
 		ArtifactSource func(childComplexity int) int
@@ -1326,10 +1344,12 @@ type ComplexityRoot struct {
 		SetArtifactSourceConfig          func(childComplexity int, input model.SetArtifactSourceConfigInput) int
 		SetBadges                        func(childComplexity int, input model.SetBadgesInput) int
 		SetChangeControl                 func(childComplexity int, input model.SetChangeControlInput) int
+		SetDetails                       func(childComplexity int, input model.SetDetailsInput) int
 		SetDirectChanges                 func(childComplexity int, input model.SetDirectChangesInput) int
 		SetEnvironmentApproval           func(childComplexity int, input model.SetEnvironmentApprovalInput) int
 		SetEnvironmentChecks             func(childComplexity int, input model.SetEnvironmentChecksInput) int
 		SetGroupMembers                  func(childComplexity int, input model.SetGroupMembersInput) int
+		SetLabels                        func(childComplexity int, input model.SetLabelsInput) int
 		SetLegalHold                     func(childComplexity int, input model.SetLegalHoldInput) int
 		SetMemberRole                    func(childComplexity int, input model.SetMemberRoleInput) int
 		SetRetention                     func(childComplexity int, input model.SetRetentionInput) int
@@ -2169,7 +2189,10 @@ type ComplexityRoot struct {
 		ArtifactSources func(childComplexity int) int
 		Description     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
+		Labels          func(childComplexity int) int
+		Links           func(childComplexity int) int
 		Name            func(childComplexity int) int
+		Owner           func(childComplexity int) int
 		RetiredAt       func(childComplexity int) int
 	}
 
@@ -3087,6 +3110,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.GlobalID(childComplexity), true
+	case "Application.labels":
+		if e.ComplexityRoot.Application.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Labels(childComplexity), true
+	case "Application.links":
+		if e.ComplexityRoot.Application.Links == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Links(childComplexity), true
 	case "Application.missingVersions":
 		if e.ComplexityRoot.Application.MissingVersions == nil {
 			break
@@ -3105,6 +3140,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.NewestVersionSet(childComplexity), true
+	case "Application.owner":
+		if e.ComplexityRoot.Application.Owner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.Owner(childComplexity), true
 	case "Application.promotionHolds":
 		if e.ComplexityRoot.Application.PromotionHolds == nil {
 			break
@@ -4986,6 +5027,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeploymentSnapshot.Parameters(childComplexity), true
 
+	case "DetailsPayload.application":
+		if e.ComplexityRoot.DetailsPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DetailsPayload.Application(childComplexity), true
+	case "DetailsPayload.environment":
+		if e.ComplexityRoot.DetailsPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DetailsPayload.Environment(childComplexity), true
+	case "DetailsPayload.errors":
+		if e.ComplexityRoot.DetailsPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DetailsPayload.Errors(childComplexity), true
+	case "DetailsPayload.service":
+		if e.ComplexityRoot.DetailsPayload.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DetailsPayload.Service(childComplexity), true
+
 	case "DisableArtifactSourcePayload.artifactSource":
 		if e.ComplexityRoot.DisableArtifactSourcePayload.ArtifactSource == nil {
 			break
@@ -5245,12 +5311,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Healths(childComplexity), true
+	case "Environment.labels":
+		if e.ComplexityRoot.Environment.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Labels(childComplexity), true
+	case "Environment.links":
+		if e.ComplexityRoot.Environment.Links == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Links(childComplexity), true
 	case "Environment.name":
 		if e.ComplexityRoot.Environment.Name == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Environment.Name(childComplexity), true
+	case "Environment.owner":
+		if e.ComplexityRoot.Environment.Owner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Owner(childComplexity), true
 	case "Environment.pin":
 		if e.ComplexityRoot.Environment.Pin == nil {
 			break
@@ -6697,6 +6781,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LiftVetoPayload.Veto(childComplexity), true
 
+	case "Link.title":
+		if e.ComplexityRoot.Link.Title == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Link.Title(childComplexity), true
+	case "Link.url":
+		if e.ComplexityRoot.Link.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Link.URL(childComplexity), true
+
 	case "LookAtArtifactSourcePayload.artifact":
 		if e.ComplexityRoot.LookAtArtifactSourcePayload.Artifact == nil {
 			break
@@ -8049,6 +8146,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetChangeControl(childComplexity, args["input"].(model.SetChangeControlInput)), true
+	case "Mutation.setDetails":
+		if e.ComplexityRoot.Mutation.SetDetails == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setDetails_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetDetails(childComplexity, args["input"].(model.SetDetailsInput)), true
 	case "Mutation.setDirectChanges":
 		if e.ComplexityRoot.Mutation.SetDirectChanges == nil {
 			break
@@ -8093,6 +8201,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.SetGroupMembers(childComplexity, args["input"].(model.SetGroupMembersInput)), true
+	case "Mutation.setLabels":
+		if e.ComplexityRoot.Mutation.SetLabels == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setLabels_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetLabels(childComplexity, args["input"].(model.SetLabelsInput)), true
 	case "Mutation.setLegalHold":
 		if e.ComplexityRoot.Mutation.SetLegalHold == nil {
 			break
@@ -11802,12 +11921,30 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Service.GlobalID(childComplexity), true
+	case "Service.labels":
+		if e.ComplexityRoot.Service.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.Labels(childComplexity), true
+	case "Service.links":
+		if e.ComplexityRoot.Service.Links == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.Links(childComplexity), true
 	case "Service.name":
 		if e.ComplexityRoot.Service.Name == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Service.Name(childComplexity), true
+	case "Service.owner":
+		if e.ComplexityRoot.Service.Owner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.Owner(childComplexity), true
 	case "Service.retiredAt":
 		if e.ComplexityRoot.Service.RetiredAt == nil {
 			break
@@ -13709,6 +13846,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputGrantPermissionsInput,
 		ec.unmarshalInputLiftVetoInput,
 		ec.unmarshalInputLinkChatAccountInput,
+		ec.unmarshalInputLinkInput,
 		ec.unmarshalInputLookAtArtifactSourceInput,
 		ec.unmarshalInputLookUpProvenanceInput,
 		ec.unmarshalInputMakeForgeAccountCodeInput,
@@ -13769,10 +13907,12 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSetArtifactSourceConfigInput,
 		ec.unmarshalInputSetBadgesInput,
 		ec.unmarshalInputSetChangeControlInput,
+		ec.unmarshalInputSetDetailsInput,
 		ec.unmarshalInputSetDirectChangesInput,
 		ec.unmarshalInputSetEnvironmentApprovalInput,
 		ec.unmarshalInputSetEnvironmentChecksInput,
 		ec.unmarshalInputSetGroupMembersInput,
+		ec.unmarshalInputSetLabelsInput,
 		ec.unmarshalInputSetLegalHoldInput,
 		ec.unmarshalInputSetMemberRoleInput,
 		ec.unmarshalInputSetRetentionInput,
@@ -14183,6 +14323,13 @@ extend type Mutation {
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
   "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
   restoreApplication(input: RestoreApplicationInput!): RestoreApplicationPayload!
+  """
+  Sets and ends labels of an application, an environment or a service; its other labels stay. Chains, policies and notifications select by labels, so
+  that it is a change of a control.
+  """
+  setLabels(input: SetLabelsInput!): DetailsPayload!
+  "Changes the description, the owner and the links of an application, an environment or a service. What is omitted stays."
+  setDetails(input: SetDetailsInput!): DetailsPayload!
   "Sets how an application's future rollouts react to failures and to newer version sets."
   setRolloutPolicy(input: SetRolloutPolicyInput!): SetRolloutPolicyPayload!
   "Sets when an application rolls back automatically after a failed rollout."
@@ -14206,6 +14353,12 @@ type Application implements Node {
   archivings: [Archiving!]!
   name: String!
   description: String!
+  "The labels, as an object of strings."
+  labels: JSON!
+  "Who answers for it; empty for nobody. It gives no permission."
+  owner: String!
+  "By title."
+  links: [Link!]!
   createdAt: Time!
   services: [Service!]!
   "By time of creation."
@@ -14319,6 +14472,12 @@ type Service implements Node {
   application: Application!
   name: String!
   description: String!
+  "The labels, as an object of strings."
+  labels: JSON!
+  "Who answers for it; empty for nobody. It gives no permission."
+  owner: String!
+  "By title."
+  links: [Link!]!
   "Since when it is in no new version set and no new rollout deploys it; null while it is in service."
   retiredAt: Time
   "Those that were not removed."
@@ -14464,6 +14623,60 @@ input SetRollbackPolicyInput {
 "Result of setRollbackPolicy."
 type SetRollbackPolicyPayload {
   application: Application
+  errors: [UserError!]!
+}
+
+"An address that people have kept with an application, an environment or a service."
+type Link {
+  title: String!
+  "An http or https address."
+  url: String!
+}
+
+"Input of setLabels."
+input SetLabelsInput {
+  "The application, environment or service, such as application_3."
+  subjectId: ID!
+  """
+  Labels to set, as an object of strings. Keys have the form of those of Kubernetes, such as team or example.com/team, and values at most 63 letters,
+  digits, dots, dashes and underscores. There are at most 32 labels.
+  """
+  set: JSON
+  "The keys of labels to end; one that it does not have is ignored."
+  unset: [String!]
+  "Why, for the record; at most 1000 bytes."
+  reason: String
+}
+
+"Input of setDetails. What is omitted or null stays as it is."
+input SetDetailsInput {
+  "The application, environment or service, such as service_3."
+  subjectId: ID!
+  "At most 4096 bytes; empty ends it."
+  description: String
+  "Who answers for it, in one line of at most 200 bytes; empty ends it."
+  owner: String
+  "Links to set, by title; at most 20 are kept."
+  setLinks: [LinkInput!]
+  "The titles of links to end; one that it does not have is ignored."
+  unsetLinks: [String!]
+  "Why, for the record; at most 1000 bytes."
+  reason: String
+}
+
+"A link to keep."
+input LinkInput {
+  "One line of at most 100 bytes."
+  title: String!
+  "An http or https address without credentials, of at most 2000 bytes."
+  url: String!
+}
+
+"Result of setLabels and setDetails: what was changed, under the name of its kind."
+type DetailsPayload {
+  application: Application
+  environment: Environment
+  service: Service
   errors: [UserError!]!
 }
 `, BuiltIn: false},
@@ -15537,6 +15750,12 @@ type Environment implements Node {
   archivings: [Archiving!]!
   name: String!
   description: String!
+  "The labels, as an object of strings."
+  labels: JSON!
+  "Who answers for it; empty for nobody. It gives no permission."
+  owner: String!
+  "By title."
+  links: [Link!]!
   tier: Tier!
   readiness: Readiness!
   "Why it is not ready; empty if it is."
@@ -20794,6 +21013,12 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_name(ctx, field)
 	case "description":
 		return ec.fieldContext_Application_description(ctx, field)
+	case "labels":
+		return ec.fieldContext_Application_labels(ctx, field)
+	case "owner":
+		return ec.fieldContext_Application_owner(ctx, field)
+	case "links":
+		return ec.fieldContext_Application_links(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Application_createdAt(ctx, field)
 	case "services":
@@ -21768,6 +21993,20 @@ func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type DeploymentSnapshot", field.Name)
 }
 
+func (ec *executionContext) childFields_DetailsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_DetailsPayload_application(ctx, field)
+	case "environment":
+		return ec.fieldContext_DetailsPayload_environment(ctx, field)
+	case "service":
+		return ec.fieldContext_DetailsPayload_service(ctx, field)
+	case "errors":
+		return ec.fieldContext_DetailsPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DetailsPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DisableArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "artifactSource":
@@ -21882,6 +22121,12 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_name(ctx, field)
 	case "description":
 		return ec.fieldContext_Environment_description(ctx, field)
+	case "labels":
+		return ec.fieldContext_Environment_labels(ctx, field)
+	case "owner":
+		return ec.fieldContext_Environment_owner(ctx, field)
+	case "links":
+		return ec.fieldContext_Environment_links(ctx, field)
 	case "tier":
 		return ec.fieldContext_Environment_tier(ctx, field)
 	case "readiness":
@@ -22648,6 +22893,16 @@ func (ec *executionContext) childFields_LiftVetoPayload(ctx context.Context, fie
 		return ec.fieldContext_LiftVetoPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LiftVetoPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Link(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "title":
+		return ec.fieldContext_Link_title(ctx, field)
+	case "url":
+		return ec.fieldContext_Link_url(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Link", field.Name)
 }
 
 func (ec *executionContext) childFields_LookAtArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -24306,6 +24561,12 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_name(ctx, field)
 	case "description":
 		return ec.fieldContext_Service_description(ctx, field)
+	case "labels":
+		return ec.fieldContext_Service_labels(ctx, field)
+	case "owner":
+		return ec.fieldContext_Service_owner(ctx, field)
+	case "links":
+		return ec.fieldContext_Service_links(ctx, field)
 	case "retiredAt":
 		return ec.fieldContext_Service_retiredAt(ctx, field)
 	case "artifactSources":

@@ -590,6 +590,14 @@ type DeploymentLink struct {
 	Status *string `json:"status,omitempty"`
 }
 
+// Result of setLabels and setDetails: what was changed, under the name of its kind.
+type DetailsPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Environment *Environment `json:"environment,omitempty"`
+	Service     *Service     `json:"service,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of disableArtifactSource.
 type DisableArtifactSourceInput struct {
 	// The artifact source.
@@ -769,10 +777,25 @@ type LiftVetoPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// An address that people have kept with an application, an environment or a service.
+type Link struct {
+	Title string `json:"title"`
+	// An http or https address.
+	URL string `json:"url"`
+}
+
 // Input of linkChatAccount.
 type LinkChatAccountInput struct {
 	// What follows # in the link.
 	Token string `json:"token"`
+}
+
+// A link to keep.
+type LinkInput struct {
+	// One line of at most 100 bytes.
+	Title string `json:"title"`
+	// An http or https address without credentials, of at most 2000 bytes.
+	URL string `json:"url"`
 }
 
 // Input of lookAtArtifactSource.
@@ -1781,6 +1804,22 @@ type SetChangeControlPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of setDetails. What is omitted or null stays as it is.
+type SetDetailsInput struct {
+	// The application, environment or service, such as service_3.
+	SubjectID string `json:"subjectId"`
+	// At most 4096 bytes; empty ends it.
+	Description *string `json:"description,omitempty"`
+	// Who answers for it, in one line of at most 200 bytes; empty ends it.
+	Owner *string `json:"owner,omitempty"`
+	// Links to set, by title; at most 20 are kept.
+	SetLinks []LinkInput `json:"setLinks,omitempty"`
+	// The titles of links to end; one that it does not have is ignored.
+	UnsetLinks []string `json:"unsetLinks,omitempty"`
+	// Why, for the record; at most 1000 bytes.
+	Reason *string `json:"reason,omitempty"`
+}
+
 // Input of setDirectChanges.
 type SetDirectChangesInput struct {
 	// The environment.
@@ -1833,6 +1872,19 @@ type SetGroupMembersInput struct {
 	GroupID string `json:"groupId"`
 	// Identifiers of all members that the group is to have.
 	Members []string `json:"members"`
+}
+
+// Input of setLabels.
+type SetLabelsInput struct {
+	// The application, environment or service, such as application_3.
+	SubjectID string `json:"subjectId"`
+	// Labels to set, as an object of strings. Keys have the form of those of Kubernetes, such as team or example.com/team, and values at most 63 letters,
+	// digits, dots, dashes and underscores. There are at most 32 labels.
+	Set json.RawMessage `json:"set,omitempty"`
+	// The keys of labels to end; one that it does not have is ignored.
+	Unset []string `json:"unset,omitempty"`
+	// Why, for the record; at most 1000 bytes.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // Input of setLegalHold.

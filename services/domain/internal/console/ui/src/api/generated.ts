@@ -266,6 +266,11 @@ export interface LinkChatAccountInput {
   token: string
 }
 
+export interface LinkInput {
+  title: string
+  url: string
+}
+
 export interface LookAtArtifactSourceInput {
   artifactSourceId: string
 }
@@ -622,6 +627,15 @@ export interface SetChangeControlInput {
   reason?: string | null
 }
 
+export interface SetDetailsInput {
+  subjectId: string
+  description?: string | null
+  owner?: string | null
+  setLinks?: Array<LinkInput> | null
+  unsetLinks?: Array<string> | null
+  reason?: string | null
+}
+
 export interface SetDirectChangesInput {
   environmentId: string
   allowed: boolean
@@ -641,6 +655,13 @@ export interface SetEnvironmentChecksInput {
 export interface SetGroupMembersInput {
   groupId: string
   members: Array<string>
+}
+
+export interface SetLabelsInput {
+  subjectId: string
+  set?: unknown | null
+  unset?: Array<string> | null
+  reason?: string | null
 }
 
 export interface SetMemberRoleInput {
@@ -1534,6 +1555,52 @@ export interface AddServiceVariables {
   input: AddServiceInput
 }
 export const AddService: Operation<AddServiceData, AddServiceVariables> = { name: 'AddService', text: 'mutation AddService($input: AddServiceInput!) { addService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetLabelsData {
+  setLabels: {
+    application: {
+      id: string
+    } | null
+    environment: {
+      id: string
+    } | null
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetLabelsVariables {
+  input: SetLabelsInput
+}
+export const SetLabels: Operation<SetLabelsData, SetLabelsVariables> = { name: 'SetLabels', text: 'mutation SetLabels($input: SetLabelsInput!) { setLabels(input: $input) { application { id } environment { id } service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface SetDetailsData {
+  setDetails: {
+    application: {
+      id: string
+    } | null
+    environment: {
+      id: string
+    } | null
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface SetDetailsVariables {
+  input: SetDetailsInput
+}
+export const SetDetails: Operation<SetDetailsData, SetDetailsVariables> = { name: 'SetDetails', text: 'mutation SetDetails($input: SetDetailsInput!) { setDetails(input: $input) { application { id } environment { id } service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface RetireServiceData {
   retireService: {
@@ -5472,6 +5539,12 @@ export interface ApplicationPageData {
     id: string
     name: string
     description: string
+    labels: unknown
+    owner: string
+    links: Array<{
+      title: string
+      url: string
+    }>
     createdAt: string
     archivedAt: string | null
     archivings: Array<{
@@ -5505,6 +5578,12 @@ export interface ApplicationPageData {
       id: string
       name: string
       description: string
+      labels: unknown
+      owner: string
+      links: Array<{
+        title: string
+        url: string
+      }>
       retiredAt: string | null
       artifactSources: Array<{
         id: string
@@ -5593,7 +5672,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {
@@ -5656,6 +5735,12 @@ export interface EnvironmentPageData {
       driverRef: string
       driverConfig: unknown
       createdAt: string
+    }>
+    labels: unknown
+    owner: string
+    links: Array<{
+      title: string
+      url: string
     }>
     archivedAt: string | null
     archivings: Array<{
@@ -5738,7 +5823,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields labels owner links { title url } archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface DriversData {
   drivers: Array<{

@@ -13,6 +13,7 @@ import { announce } from '../parts/announce'
 import { Archive, Archived } from '../parts/archive'
 import { ChainsOfApplication } from '../parts/chains'
 import { VersionName } from '../parts/changes'
+import { Details, DetailsForm, EditDetails } from '../parts/details'
 import { useFirst } from '../parts/fold'
 import { FormError, sentence } from '../parts/form'
 import { Confirm } from '../parts/confirm'
@@ -44,9 +45,15 @@ export function ApplicationPage() {
     <Page
       title={app.name}
       above={<Link to="/applications">applications</Link>}
-      lead={app.description && <p dir="auto">{app.description}</p>}
+      lead={
+        <>
+          {app.description && <p dir="auto">{app.description}</p>}
+          <Details of={app} />
+        </>
+      }
       beside={
         <>
+          <EditDetails of={app} can={ability(app.viewerCan, 'setDetails')} changed={query.refetch} />
           <Link className="button" to={`/applications/${app.name}/metrics`}>
             Delivery
           </Link>
@@ -71,7 +78,7 @@ export function ApplicationPage() {
             send={async (reason) => accepted((await ask(RestoreApplication, { input: { application: app.id, reason } })).restoreApplication)}
           />
         )}
-        <Services app={app} />
+        <Services app={app} changed={query.refetch} />
         <Pipeline app={app} />
         <section aria-labelledby="rollouts">
           <h2 id="rollouts">Rollouts</h2>
@@ -110,9 +117,10 @@ function rollOut(app: App) {
   return app.archivedAt ? can : { ...can, allowed: true }
 }
 
-function Services({ app }: { app: App }) {
+function Services({ app, changed }: { app: App; changed: () => void }) {
   const [shown, more] = useFirst(app.services.flatMap((s) => s.artifactSources.map((source, i) => ({ s, source, first: i === 0 }))), 25, 'sources')
   const [asked, setAsked] = useState<App['services'][number] | null>(null)
+  const [edited, setEdited] = useState<App['services'][number] | null>(null)
   const missing = app.missingVersions
   return (
     <section className="card" aria-labelledby="services">
@@ -144,6 +152,8 @@ function Services({ app }: { app: App }) {
                 <tr key={source.id}>
                   <th scope="row">
                     {s.name} {s.retiredAt && <span className="faint">retired</span>}
+                    {first && s.description && <div className="faint" dir="auto">{s.description}</div>}
+                    {first && <Details of={s} />}
                   </th>
                   <td>
                     <Link className="mono" to={`/sources/${source.id}`}>
@@ -157,6 +167,11 @@ function Services({ app }: { app: App }) {
                   <td>{version ? <VersionName version={version} /> : <span className="faint">none yet: push the image</span>}</td>
                   <td>{version && <Ago at={version.createdAt} />}</td>
                   <td className="acts">
+                    {first && (
+                      <button type="button" onClick={() => setEdited(s)} aria-label={`Details of ${s.name}`}>
+                        Details
+                      </button>
+                    )}
                     {first && !app.archivedAt && (
                       <button type="button" onClick={() => setAsked(s)} aria-label={`${s.retiredAt ? 'Restore' : 'Retire'} ${s.name}`}>
                         {s.retiredAt ? 'Restore' : 'Retire'}
@@ -181,6 +196,16 @@ function Services({ app }: { app: App }) {
             ))}
           </ul>
         </>
+      )}
+      {edited && (
+        <DetailsForm
+          of={edited}
+          onClose={() => setEdited(null)}
+          onDone={() => {
+            setEdited(null)
+            changed()
+          }}
+        />
       )}
       {asked && <Serve service={asked} onClose={() => setAsked(null)} />}
     </section>

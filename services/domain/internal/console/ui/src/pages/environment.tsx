@@ -11,6 +11,7 @@ import { RequiredChecks } from '../parts/checks'
 import { Archive, Archived } from '../parts/archive'
 import { ChangeEnvironment } from '../parts/binding'
 import { ControlChips, Controls } from '../parts/control'
+import { Details, EditDetails } from '../parts/details'
 import { useFirst } from '../parts/fold'
 import { Pin } from '../parts/freeze'
 import { FormError } from '../parts/form'
@@ -58,6 +59,10 @@ export function EnvironmentPage() {
     >
       <div className="stack">
         {environment.description && <p dir="auto">{environment.description}</p>}
+        <Details of={environment} />
+        <p className="buttons">
+          <EditDetails of={environment} can={ability(environment.viewerCan, 'setDetails')} changed={query.refetch} />
+        </p>
         {environment.archivedAt && (
           <Archived
             kind="environment"
