@@ -19,6 +19,8 @@ type PolicySetChanged struct {
 	ApplicationID int64 `json:"application_id,omitempty" jsonschema:"minimum=1"`
 	// EnvironmentID is the environment that the set is about.
 	EnvironmentID int64 `json:"environment_id,omitempty" jsonschema:"minimum=1"`
+	// ApplicationLabels are the labels of the applications that the set is about.
+	ApplicationLabels map[string]string `json:"application_labels,omitempty"`
 }
 
 // CallDecided is com.gitlab.cd.call.decided: policies have denied a call of a Function, or require an approval for it, or what was

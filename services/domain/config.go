@@ -22,6 +22,8 @@ import (
 // Config is the configuration of the service. The zero value works: the service runs, and rejects all callers, because no token exists.
 type Config struct {
 	pg.Database
+	// Policies are the policy sets of the installation.
+	Policies []PolicyConfig `koanf:"policies"`
 	// OwnerDatabaseURL has the account that owns the tables and migrates them; empty for that of database_url. With a separate owner,
 	// the service's own account needs no right to change tables.
 	OwnerDatabaseURL string `koanf:"owner_database_url" secret:"true"`

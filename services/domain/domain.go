@@ -387,12 +387,16 @@ func assemble(
 		Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name,
 		Receivers: []string{receiver},
 	})
+	installation, err := c.installation()
+	if err != nil {
+		return nil, err
+	}
 	s.store = store.New(store.Deps{
-		Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
+		Installation: installation,
+		Pool:         pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
 		Publish: outbox.Add,
 	})
 	drivers.Kept = s.store
-	var err error
 	if s.drivers, err = bundle.New(drivers); err != nil {
 		return nil, fmt.Errorf("load drivers: %w", err)
 	}
@@ -407,7 +411,7 @@ func assemble(
 	})
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	decide := &policy.Engine{}
-	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores)
+	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores).With(installation)
 	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, s.wakeChores)
 	s.rollouts = rollout.New(rollout.Deps{
 		Policies: decide,

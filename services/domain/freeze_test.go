@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,14 @@ type winter struct {
 
 func frozen(t *testing.T) winter {
 	t.Helper()
+	return frozenWith(t)
+}
+
+// frozenWith is the same with policy sets of the installation.
+func frozenWith(t *testing.T, policies ...PolicyConfig) winter {
+	t.Helper()
 	now := clocktest.New(time.Unix(1_800_000_000, 0))
-	s := shopOf(setupAt(t, now))
+	s := shopOf(setupWith(t, now, Config{DriverDir: filepath.Join("testdata", "drivers"), Policies: policies}))
 	_, err := s.pool.Exec(t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
 	s.ok(err)
 	_, err = s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{

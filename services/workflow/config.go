@@ -23,6 +23,8 @@ import (
 
 // Config is the configuration of the service. The zero value works except for a database; without a token all callers are rejected.
 type Config struct {
+	// Policies are the policy sets of the installation.
+	Policies []PolicyConfig `koanf:"policies"`
 	pg.Database
 	// Schema is the PostgreSQL schema that holds the service's tables; it is created if missing.
 	Schema string `koanf:"schema" default:"workflow"`

@@ -123,7 +123,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	guardian := guard.New(executions, registry, wall, log)
-	policies := callpolicy.NewRegistry(executions, wall, log).SampleCalls(c.PolicySamplesPerHour)
+	installation, err := c.installation()
+	if err != nil {
+		return err
+	}
+	policies := callpolicy.NewRegistry(executions, wall, log, installation...).SampleCalls(c.PolicySamplesPerHour)
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{

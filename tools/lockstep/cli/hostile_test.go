@@ -44,6 +44,7 @@ const shown = `x\u001b[2J`
 func askedOfTheHostile() []string {
 	return []string{
 		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a",
+		"policy installation",
 		"application set a --label k=v --owner HOSTILE", "service set a HOSTILE --link HOSTILE=https://e.test",
 		"application restore a",
 		"application rollback-policy a", "application rollout-policy a", "application metrics a",

@@ -19,7 +19,8 @@ import (
 func Outputs() map[string]any {
 	return map[string]any{
 		"application list": []client.Application{}, "application get": client.Application{}, "application create": client.Application{},
-		"application set": client.Application{}, "service set": client.Service{},
+		"policy installation": []client.InstallationPolicySet{},
+		"application set":     client.Application{}, "service set": client.Service{},
 		"application archive": client.Application{}, "application restore": client.Application{},
 		"application rollback-policy": client.RollbackPolicy{}, "application rollout-policy": client.RolloutPolicy{},
 		"application metrics": []client.DeliveryMetrics{},

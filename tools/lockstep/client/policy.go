@@ -14,7 +14,9 @@ type PolicySet struct {
 	// Application or Environment is its scope; nil for both is the organization.
 	Application *Reference `json:"application,omitempty"`
 	Environment *Reference `json:"environment,omitempty"`
-	Version     int        `json:"version"`
+	// ApplicationLabels are those of the applications that it concerns; nil for another scope.
+	ApplicationLabels map[string]string `json:"applicationLabels,omitempty"`
+	Version           int               `json:"version"`
 	// Mode is ENFORCE, DRY_RUN or OFF.
 	Mode     string `json:"mode"`
 	TimeZone string `json:"timeZone"`
@@ -26,7 +28,7 @@ type PolicySet struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-const policySetFields = `name application { id name } environment { id name } version mode timeZone text reason author createdAt`
+const policySetFields = `name application { id name } environment { id name } applicationLabels version mode timeZone text reason author createdAt`
 
 // PolicyProblem is something about the text of a policy set.
 type PolicyProblem struct {
@@ -119,6 +121,8 @@ type PolicySetInput struct {
 	Name string
 	// Application or Environment is the scope of a new set, by name or identifier; empty for the organization.
 	Application, Environment string
+	// Labels are those of the applications that a new set concerns; nil for another scope.
+	Labels map[string]string
 	// Text are the policies; empty for those of the latest version.
 	Text string
 	// Mode is ENFORCE, DRY_RUN or OFF; empty for that of the latest version.
@@ -133,6 +137,9 @@ func (in PolicySetInput) fields() map[string]any {
 			input[field] = value
 		}
 	}
+	if len(in.Labels) > 0 {
+		input["applicationLabels"] = in.Labels
+	}
 	return input
 }
 
@@ -141,6 +148,23 @@ func (c *Client) PolicySets(ctx context.Context) ([]PolicySet, error) {
 	var data struct{ PolicySets []PolicySet }
 	err := c.do(ctx, `{ policySets { `+policySetFields+` } }`, nil, &data)
 	return data.PolicySets, err
+}
+
+// InstallationPolicySet is a policy set of the operator.
+type InstallationPolicySet struct {
+	Name string `json:"name"`
+	// Mode is ENFORCE or DRY_RUN.
+	Mode     string `json:"mode"`
+	TimeZone string `json:"timeZone"`
+	// Text are the policies, in Cedar.
+	Text string `json:"text"`
+}
+
+// InstallationPolicies lists the policy sets of the installation.
+func (c *Client) InstallationPolicies(ctx context.Context) ([]InstallationPolicySet, error) {
+	var data struct{ InstallationPolicies []InstallationPolicySet }
+	err := c.do(ctx, `{ installationPolicies { name mode timeZone text } }`, nil, &data)
+	return data.InstallationPolicies, err
 }
 
 // PolicySetVersions lists the versions of one set, the latest first; none for a name that is not taken.

@@ -108,6 +108,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.PauseWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
 		func() error { _, err := c.ResumeWave(ctx, client.Wave{Rollout: "rollout_1"}); return err },
 		func() error { _, err := c.SetAgentLabels(ctx, "agent_1", map[string]string{"a": "b"}); return err },
+		func() error { _, err := c.InstallationPolicies(ctx); return err },
 		func() error {
 			owner := "payments"
 			d := client.Details{Subject: "application_1", Owner: &owner, SetLabels: map[string]string{"a": "b"}}

@@ -215,10 +215,14 @@ const MaxPolicySets = 100
 type PolicySet struct {
 	ID   int64
 	Name string
-	// ApplicationID or EnvironmentID is its scope; both are 0 for the organization.
+	// ApplicationID, EnvironmentID or Labels is its scope, the latter for the applications with these labels; without any, it is the
+	// organization's.
 	ApplicationID, EnvironmentID int64
-	Version                      int
-	Mode                         PolicyMode
+	Labels                       map[string]string
+	// Installation means that the operator has given it: it concerns every organization, and is in no table.
+	Installation bool
+	Version      int
+	Mode         PolicyMode
 	// TimeZone is where the days and hours that its policies see are.
 	TimeZone string
 	Text     string
@@ -481,7 +485,22 @@ func decideBy(r policy.Request) func(*policy.Set, *policy.Decision) policy.Decis
 func (e *PolicyEngine) Combined(
 	action policy.Action, sets []PolicySet, application string, environments map[int64]string,
 ) (*policy.Set, *policy.Decision) {
-	levels := []policy.Level{{Name: "the organization"}, {Name: fmt.Sprintf("application %q", application)}}
+	levels := []policy.Level{{Name: "the installation"}, {Name: "the organization"}}
+	groups := map[string]int{}
+	for _, s := range sets {
+		if s.Labels == nil {
+			continue
+		}
+		if _, known := groups[Selector(s.Labels)]; !known {
+			groups[Selector(s.Labels)] = 0
+		}
+	}
+	for _, selector := range slices.Sorted(maps.Keys(groups)) {
+		groups[selector] = len(levels)
+		levels = append(levels, policy.Level{Name: "applications with " + selector})
+	}
+	ofApplication := len(levels)
+	levels = append(levels, policy.Level{Name: fmt.Sprintf("application %q", application)})
 	places := map[int64]int{}
 	for _, id := range slices.Sorted(maps.Keys(environments)) {
 		places[id] = len(levels)
@@ -494,7 +513,21 @@ func (e *PolicyEngine) Combined(
 			about = append(about, s)
 		}
 	}
-	if failed := e.fill(levels, about, func(environment int64) int { return places[environment] }); failed != nil {
+	place := func(s PolicySet) int {
+		switch {
+		case s.Installation:
+			return 0
+		case s.Labels != nil:
+			return groups[Selector(s.Labels)]
+		case s.ApplicationID != 0:
+			return ofApplication
+		case s.EnvironmentID != 0:
+			return places[s.EnvironmentID]
+		default:
+			return 1
+		}
+	}
+	if failed := e.fill(levels, about, place); failed != nil {
 		return nil, failed
 	}
 	all, err := policy.CombineFor(action, levels...)
@@ -511,9 +544,25 @@ func (e *PolicyEngine) DecideOwn(sets []PolicySet, environments map[int64]string
 	return decideBy(r)(e.Combined(r.Action, sets, r.Application, environments))
 }
 
-// fill puts sets into their levels: the organization's first, the application's second, and those of an environment where place says. The
-// answer is the denial where one of them cannot be used; nil if all can.
-func (e *PolicyEngine) fill(levels []policy.Level, sets []PolicySet, place func(environment int64) int) *policy.Decision {
+// Selector is labels as people write them, by key: team=web,tier=critical.
+func Selector(labels map[string]string) string {
+	all := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ",")
+}
+
+// Concerns reports whether a set that is no environment's concerns an application with some labels; 0 for none.
+func (s PolicySet) Concerns(application int64, labels map[string]string) bool {
+	if s.Labels != nil {
+		return application != 0 && HasLabels(labels, s.Labels)
+	}
+	return s.ApplicationID == 0 || s.ApplicationID == application
+}
+
+// fill puts sets into the levels where place says. The answer is the denial where one of them cannot be used; nil if all can.
+func (e *PolicyEngine) fill(levels []policy.Level, sets []PolicySet, place func(s PolicySet) int) *policy.Decision {
 	for _, s := range sets {
 		if s.Mode == PolicyOff {
 			continue
@@ -528,12 +577,7 @@ func (e *PolicyEngine) fill(levels []policy.Level, sets []PolicySet, place func(
 			failed := policy.Failed(s.Name, fmt.Sprintf("the time zone %q is not known here", s.TimeZone))
 			return &failed
 		}
-		level := &levels[0]
-		if s.ApplicationID != 0 {
-			level = &levels[1]
-		} else if s.EnvironmentID != 0 {
-			level = &levels[place(s.EnvironmentID)]
-		}
+		level := &levels[place(s)]
 		level.Members = append(level.Members, policy.Member{
 			Name: s.Name, Document: text.Document, Zone: zone, DryRun: s.Mode == PolicyDryRun,
 		})

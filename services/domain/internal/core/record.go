@@ -282,7 +282,7 @@ func judgeChange(ctx context.Context, tx ChangeTx, a Actor, c *Change) error {
 	}
 	var sets []PolicySet
 	for _, s := range rules.Sets {
-		if s.ApplicationID == 0 || s.ApplicationID == c.ApplicationID {
+		if s.Concerns(c.ApplicationID, places.Labels) {
 			sets = append(sets, s)
 		}
 	}

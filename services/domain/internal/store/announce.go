@@ -76,7 +76,7 @@ func (t *tx) AnnounceCallAnswer(ctx context.Context, r core.CallRequest, approve
 func (t *tx) AnnouncePolicySet(ctx context.Context, s core.PolicySet) error {
 	return t.publish(ctx, "policy-set-"+s.Name, s.CreatedAt, event.PolicySetChanged{
 		Name: s.Name, Version: s.Version, Mode: string(s.Mode), TimeZone: s.TimeZone, Text: s.Text, ApplicationID: s.ApplicationID,
-		EnvironmentID: s.EnvironmentID,
+		EnvironmentID: s.EnvironmentID, ApplicationLabels: s.Labels,
 	})
 }
 

@@ -55,7 +55,6 @@ INSERT INTO cd_environment_agents (organization_id, environment_id, agent_id) VA
 INSERT INTO cd_handoffs (organization_id, kind, workflow_id, subject_kind, subject_id, program, driver_digest, inputs, due_at)
     VALUES (1, 'start', 'rollout-1', 'rollout', 1, 'deploy', 'sha256:driver', '{}', now());
 INSERT INTO cd_rollout_places (organization_id, rollout_id, environment_id, places, weights) VALUES (1, 1, 1, '[]', '{}');
-INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_environment_protections (organization_id, environment_id, direct_changes) VALUES (1, 1, true);
 INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name)
     VALUES (1, '{production}', '{}', '{}', false, 'x', now(), now() + interval '1 day', now(), 'user', 1, 'ann');
@@ -120,6 +119,7 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 
 // recent are the rows of tables that earlier releases, of which upgrades begin, do not have.
 const recent = `
+INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, '2.0', 1, 'user');
 INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)
     SELECT 1, 1, id, 'ann', 5, sha256('1'), now() FROM cd_members WHERE name = 'opener';

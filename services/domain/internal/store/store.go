@@ -73,6 +73,8 @@ type Deps struct {
 	ClaimAll func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
 	// Applied reports which of several events were claimed before.
 	Applied func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
+	// Installation are the policy sets that the operator has given.
+	Installation []core.PolicySet
 	// Publish adds events to the outbox of a transaction.
 	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 }
@@ -104,7 +106,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	line := &pipeline{tx: t}
 	q := query.New(line)
 	inside := &tx{
-		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization},
+		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization, Installation: s.deps.Installation},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
 		chatWrites: chatWrites{Q: q, Entered: organization}, feedWrites: feedWrites{Q: q, Entered: organization},

@@ -57,6 +57,6 @@ func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event)
 	}
 	return d.Policies.ReceivePolicySet(ctx, wire, callpolicy.Set{
 		Organization: e.Organization, Name: data.Name, Version: data.Version, Mode: data.Mode, TimeZone: data.TimeZone, Text: data.Text,
-		Application: data.ApplicationID, Environment: data.EnvironmentID,
+		Application: data.ApplicationID, Environment: data.EnvironmentID, Labels: data.ApplicationLabels,
 	})
 }

@@ -284,6 +284,11 @@ func (s *Store) PolicySets(ctx context.Context, organizations []int64) ([]callpo
 			Organization: row.Organization, Name: row.Name, Version: int(row.Version), Mode: row.Mode, TimeZone: row.TimeZone, Text: row.Policies,
 			Application: row.Application, Environment: row.Environment,
 		}
+		if len(row.ApplicationLabels) > 0 {
+			if err := json.Unmarshal(row.ApplicationLabels, &all[i].Labels); err != nil {
+				return nil, fmt.Errorf("read the labels of policy set %q: %w", row.Name, err)
+			}
+		}
 	}
 	return all, pg.Classify(err, "read policies about calls")
 }
@@ -309,6 +314,13 @@ func (s *Store) Origin(ctx context.Context, organization int64, workflow string)
 
 // ReceivePolicySet stores a policy set, unless a later version is stored.
 func (s *Store) ReceivePolicySet(ctx context.Context, wire event.Event, set callpolicy.Set) error {
+	var labels []byte
+	if set.Labels != nil {
+		var err error
+		if labels, err = json.Marshal(set.Labels); err != nil {
+			return fmt.Errorf("encode the labels of policy set %q: %w", set.Name, err)
+		}
+	}
 	return s.tx(ctx, func(tx pgx.Tx, q *query.Queries) error {
 		first, err := s.ClaimEvent(ctx, tx, wire)
 		if err != nil || !first {
@@ -316,7 +328,7 @@ func (s *Store) ReceivePolicySet(ctx context.Context, wire event.Event, set call
 		}
 		return pg.Classify(q.SaveCallPolicy(ctx, query.SaveCallPolicyParams{
 			Organization: set.Organization, Name: set.Name, Version: int32(set.Version), Mode: set.Mode, TimeZone: set.TimeZone,
-			Policies: set.Text, Application: set.Application, Environment: set.Environment,
+			Policies: set.Text, Application: set.Application, Environment: set.Environment, ApplicationLabels: labels,
 		}), "save policy set %q", set.Name)
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +25,7 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("policy", "pol", "Policies: what rollouts are allowed to do, written in Cedar",
-			own.list(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(),
+			own.list(), own.installation(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(),
 			own.simulate(), own.requests(),
 			own.answer(), own.schema(), own.template()),
 	}
@@ -59,9 +61,38 @@ func scope(s client.PolicySet) string {
 		return "application " + s.Application.Name
 	case s.Environment != nil:
 		return "environment " + s.Environment.Name
+	case len(s.ApplicationLabels) > 0:
+		return "applications with " + selector(s.ApplicationLabels)
 	default:
 		return "organization"
 	}
+}
+
+// selector is labels in a few words, by key.
+func selector(labels map[string]string) string {
+	all := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ",")
+}
+
+// installation lists the sets of the operator.
+func (c commands) installation() *cobra.Command {
+	return c.Asking("installation", "List the policy sets of the installation, which concern every organization; -o json has their text",
+		"  lockstep policy installation\n  lockstep policy installation -o json | jq -r '.[0].text'", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.InstallationPolicies(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "NAME", "MODE", "TIME ZONE")
+				for _, s := range all {
+					command.Row(w, s.Name, journal.Human(s.Mode), s.TimeZone)
+				}
+			})
+		})
 }
 
 // versions are those of a set, of which there is at least one.
@@ -130,6 +161,7 @@ func read(cmd *cobra.Command, name string) (string, error) {
 
 func (c commands) put() *cobra.Command {
 	var in client.PolicySetInput
+	var labels map[string]string
 	cmd := c.Asking("put NAME FILE", "Add a version of a policy set, and the set if it is new; a new one is tried out until --mode enforce",
 		"  lockstep policy put production production.cedar --reason 'no Friday evenings' --time-zone Europe/Berlin\n"+
 			"  lockstep policy put production production.cedar --mode enforce --reason 'tried for two weeks'",
@@ -138,12 +170,14 @@ func (c commands) put() *cobra.Command {
 			if in.Text, err = read(cmd, args[1]); err != nil {
 				return err
 			}
-			in.Name = args[0]
+			in.Name, in.Labels = args[0], labels
 			return c.save(cmd, api, in)
 		})
 	flags := cmd.Flags()
 	flags.StringVar(&in.Application, "application", "", "only rollouts of this `application`, by name or identifier; for a new set")
 	flags.StringVar(&in.Environment, "environment", "", "only passages of this `environment`, by name or identifier; for a new set")
+	flags.StringToStringVar(&labels, "application-label", nil,
+		"only rollouts of the applications with this label, as `key=value`; repeatable, and all have to match; for a new set")
 	flags.StringVar(&in.TimeZone, "time-zone", "", "the time `zone` of days and hours, such as Europe/Berlin")
 	command.WordFlag(cmd, &in.Mode, "mode", "", "whether it counts; as before without it", []string{"enforce", "dry_run", "off"})
 	reasoned(cmd, &in.Reason)

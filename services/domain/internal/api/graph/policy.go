@@ -2,10 +2,12 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -15,6 +17,7 @@ import (
 // Policies is what the API needs of package policy.
 type Policies interface {
 	PutPolicySet(ctx context.Context, a core.Actor, n policy.NewPolicySet) (core.PolicySet, error)
+	InstallationPolicies() []core.PolicySet
 	PolicySets(ctx context.Context, a core.Actor) ([]core.PolicySet, error)
 	PolicySetVersions(ctx context.Context, a core.Actor, name string) ([]core.PolicySet, error)
 	PolicySetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.PolicySet, error)
@@ -33,6 +36,15 @@ var _ Policies = (*policy.UseCases)(nil)
 func (q query) PolicySets(ctx context.Context) ([]model.PolicySet, error) {
 	all, err := q.domain.Policies.PolicySets(ctx, loadersOf(ctx).actor)
 	return wrapAll(all, model.WrapPolicySet), err
+}
+
+// InstallationPolicies are those that the operator has given.
+func (q query) InstallationPolicies(context.Context) ([]model.InstallationPolicySet, error) {
+	all := []model.InstallationPolicySet{}
+	for _, s := range q.domain.Policies.InstallationPolicies() {
+		all = append(all, model.InstallationPolicySet{Name: s.Name, Mode: s.Mode, TimeZone: s.TimeZone, Text: s.Text})
+	}
+	return all, nil
 }
 
 // PolicySetVersions are those of one set.
@@ -89,7 +101,7 @@ func (q query) CheckPolicies(ctx context.Context, text string) (model.PolicyChec
 // SimulatePolicies decides again what was decided.
 func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesInput) (model.PolicySimulation, error) {
 	n := policy.NewPolicySet{Name: in.Name, Text: in.Text, TimeZone: orEmpty(in.TimeZone)}
-	if err := scopeOf(ctx, q.domain, in.Application, in.Environment, &n); err != nil {
+	if err := scopeOf(ctx, q.domain, in.Application, in.Environment, in.ApplicationLabels, &n); err != nil {
 		return model.PolicySimulation{}, err
 	}
 	found, err := q.domain.Policies.Simulate(ctx, loadersOf(ctx).actor, n, in.Since)
@@ -119,7 +131,12 @@ func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesIn
 }
 
 // scopeOf reads the scope of a set, by names or identifiers.
-func scopeOf(ctx context.Context, d Domain, application, environment *string, n *policy.NewPolicySet) error {
+func scopeOf(
+	ctx context.Context, d Domain, application, environment *string, labels json.RawMessage, n *policy.NewPolicySet,
+) error {
+	if len(labels) > 0 && string(labels) != "null" && (json.Unmarshal(labels, &n.Labels) != nil || n.Labels == nil) {
+		return fault.InvalidFields(fault.Field{Name: "/applicationLabels", Problem: "found something else; expected an object of strings"})
+	}
 	if application != nil && *application != "" {
 		ids, err := numbers(ctx, d.View, "/application", []string{*application}, applicationNumber)
 		if err != nil {
@@ -146,7 +163,7 @@ func (m mutation) PutPolicySet(ctx context.Context, in model.PutPolicySetInput) 
 	}
 	// Before names are looked up, which would reveal what exists.
 	if err = actor.MaySomewhere(core.ActionPutPolicySet); err == nil {
-		err = scopeOf(ctx, m.domain, in.Application, in.Environment, &n)
+		err = scopeOf(ctx, m.domain, in.Application, in.Environment, in.ApplicationLabels, &n)
 	}
 	var made core.PolicySet
 	if err == nil {

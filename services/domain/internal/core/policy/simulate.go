@@ -113,14 +113,14 @@ func (u *UseCases) Simulate(ctx context.Context, a core.Actor, n NewPolicySet, s
 	if err != nil {
 		return found, err
 	}
-	tried := core.PolicySet{Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, TimeZone: "UTC"}
+	tried := core.PolicySet{Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, Labels: n.Labels, TimeZone: "UTC"}
 	if at := slices.IndexFunc(all, func(one core.PolicySet) bool { return one.Name == n.Name }); at >= 0 {
 		tried = all[at]
 		all = slices.Delete(all, at, at+1)
 	}
 	tried.Text, tried.Mode = n.Text, core.PolicyEnforced
 	override(&tried.TimeZone, n.TimeZone)
-	s := simulation{u.engine, append(all, tried), names, map[string]combined{}}
+	s := simulation{u.engine, slices.Concat(all, []core.PolicySet{tried}, u.installation), names, map[string]combined{}}
 	if err := u.simulateRollouts(ctx, a.Organization, s, since, &found); err != nil {
 		return found, err
 	}
@@ -210,6 +210,8 @@ func (s simulation) concerning(application string, places []policy.Environment) 
 		switch {
 		case one.ApplicationID != 0 && s.names.Applications[one.ApplicationID] != application:
 			continue
+		case one.Labels != nil && !core.HasLabels(s.labelsOf(application), one.Labels):
+			continue
 		case one.EnvironmentID != 0 && !slices.ContainsFunc(places, func(e policy.Environment) bool { return e.Name == name }):
 			continue
 		case one.EnvironmentID != 0:
@@ -218,6 +220,16 @@ func (s simulation) concerning(application string, places []policy.Environment) 
 		concerned = append(concerned, one)
 	}
 	return concerned, environments
+}
+
+// labelsOf are the present labels of an application, by its name.
+func (s simulation) labelsOf(application string) map[string]string {
+	for id, name := range s.names.Applications {
+		if name == application {
+			return s.names.Labels[id]
+		}
+	}
+	return nil
 }
 
 // decideCall decides again about a call; false if it was not recorded what was asked, or only people have decided.

@@ -7,6 +7,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,8 +50,9 @@ type Names struct {
 	Groups []string
 	// Members are the kinds of all that are not removed, by number.
 	Members map[int64]core.PrincipalType
-	// Applications and Environments are by number, without archived ones.
+	// Applications and Environments are by number, without archived ones, and Labels those of the applications.
 	Applications, Environments map[int64]string
+	Labels                     map[int64]map[string]string
 }
 
 // Tx is what a use case may do in its transaction.
@@ -80,6 +82,8 @@ type UseCases struct {
 	engine *Engine
 	clock  clock.Clock
 	wake   func()
+	// installation are the sets that the operator has given.
+	installation []core.PolicySet
 }
 
 // Engine decides by stored policies.
@@ -87,14 +91,24 @@ type Engine = core.PolicyEngine
 
 // New makes the use cases. Wake is called when something is to be evaluated now.
 func New(store Store, engine *Engine, c clock.Clock, wake func()) *UseCases {
-	return &UseCases{store, engine, c, wake}
+	return &UseCases{store: store, engine: engine, clock: c, wake: wake}
 }
+
+// With makes the sets known that the operator has given, before anything else is called.
+func (u *UseCases) With(installation []core.PolicySet) *UseCases {
+	u.installation = installation
+	return u
+}
+
+// InstallationPolicies are the sets that the operator has given.
+func (u *UseCases) InstallationPolicies() []core.PolicySet { return u.installation }
 
 // NewPolicySet asks for a version of a policy set.
 type NewPolicySet struct {
 	Name string
-	// ApplicationID or EnvironmentID is the scope of a new set, both 0 for the organization. The scope of a set never changes.
+	// ApplicationID, EnvironmentID or Labels is the scope of a new set, without any the organization. The scope of a set never changes.
 	ApplicationID, EnvironmentID int64
+	Labels                       map[string]string
 	// Text are the policies; empty for those of the latest version, to change the mode or the time zone alone.
 	Text string
 	// Mode is that of the latest version if it is empty, and PolicyDryRun for a new set.
@@ -118,6 +132,10 @@ func (n NewPolicySet) check() error {
 	if n.ApplicationID != 0 && n.EnvironmentID != 0 {
 		wrong("/environment", "found an application as well; expected one of them, or none for the organization")
 	}
+	if n.Labels != nil && (n.ApplicationID != 0 || n.EnvironmentID != 0 || len(n.Labels) == 0) {
+		wrong("/applicationLabels", "found %d labels, or another scope as well; expected labels, an application, an environment, or none of them", len(n.Labels))
+	}
+	found = append(found, core.CheckLabels("/applicationLabels", n.Labels)...)
 	switch n.Mode {
 	case "", core.PolicyEnforced, core.PolicyDryRun, core.PolicyOff:
 	default:
@@ -169,7 +187,8 @@ func (u *UseCases) put(ctx context.Context, tx Tx, a core.Actor, n NewPolicySet)
 	}
 	at := slices.IndexFunc(all, func(s core.PolicySet) bool { return s.Name == n.Name })
 	made = core.PolicySet{
-		Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, Mode: core.PolicyDryRun, TimeZone: "UTC",
+		Name: n.Name, ApplicationID: n.ApplicationID, EnvironmentID: n.EnvironmentID, Labels: n.Labels, Mode: core.PolicyDryRun,
+		TimeZone: "UTC",
 	}
 	var before any
 	var earlier core.PolicySet
@@ -225,7 +244,7 @@ func override(old *string, by string) {
 // refuse is why the present sets do not allow a version.
 func refuse(all []core.PolicySet, present core.PolicySet, n NewPolicySet, isNew bool) error {
 	moved := n.ApplicationID != 0 && n.ApplicationID != present.ApplicationID ||
-		n.EnvironmentID != 0 && n.EnvironmentID != present.EnvironmentID
+		n.EnvironmentID != 0 && n.EnvironmentID != present.EnvironmentID || n.Labels != nil && !maps.Equal(n.Labels, present.Labels)
 	switch {
 	case moved:
 		return fault.New(fault.Refused, "the policy set %q has another scope, which never changes; choose another name", n.Name)

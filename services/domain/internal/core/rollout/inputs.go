@@ -43,6 +43,8 @@ type rolloutInput struct {
 	Requester *policy.Principal `json:"requester,omitempty"`
 	// CallPolicies are the versions of the policy sets about calls that are in force: the engine decides by these or later ones.
 	CallPolicies map[string]int `json:"call_policies,omitempty"`
+	// Labels are those that the application has now, which policies of groups select by.
+	Labels map[string]string `json:"application_labels,omitempty"`
 	// OnFailure is stop or abort; rollback is stop for the program, and the domain's business afterwards.
 	OnFailure core.FailurePolicy `json:"on_failure,omitempty"`
 }
@@ -193,13 +195,19 @@ func (u *UseCases) forCalls(ctx context.Context, tx Tx, c cause, p plan, in *rol
 	}
 	principal := core.PolicyPrincipal(requester)
 	in.Requester = &principal
+	of := core.Detailed{Kind: core.ChangedApplication, ID: p.application.ID}
+	details, err := tx.Details(ctx, c.Organization, []core.Detailed{of})
+	if err != nil {
+		return err
+	}
+	in.Labels = details[of].Labels
 	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
 	if err != nil {
 		return err
 	}
 	for _, s := range concerning {
 		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
-		if !s.Latest || s.EnvironmentID != 0 && !enters || s.Mode == core.PolicyOff || !u.policies.AboutCalls(s.PolicySet) {
+		if !s.Latest || s.Installation || s.EnvironmentID != 0 && !enters || s.Mode == core.PolicyOff || !u.policies.AboutCalls(s.PolicySet) {
 			continue
 		}
 		if in.CallPolicies == nil {

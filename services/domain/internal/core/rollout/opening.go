@@ -583,7 +583,7 @@ func (u *UseCases) pinPolicies(ctx context.Context, tx Tx, c cause, p plan, roll
 	}
 	for _, s := range concerning {
 		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
-		if s.EnvironmentID != 0 && !enters {
+		if s.Installation || s.EnvironmentID != 0 && !enters {
 			continue
 		}
 		if err := tx.PinPolicy(ctx, rollout, s.PolicySet); err != nil {

@@ -53,6 +53,9 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if found := core.CheckLabels("/set", after.Labels); len(found) > 0 { // as one label too many
 			return fault.InvalidFields(found...)
 		}
+		if err := mayLeave(ctx, tx, a, n.Of, at.details.Labels, after.Labels); err != nil {
+			return err
+		}
 		at.change.Reason = n.Reason
 		// Recorded while the former ones hold: policies that select by labels decide about it.
 		err = core.Record(ctx, tx, a, at.change, map[string]any{"labels": at.details.Labels}, map[string]any{"labels": after.Labels})
@@ -66,6 +69,28 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	})
 	u.wake()
 	return err
+}
+
+// mayLeave is nil where a change of labels takes an application out of no policy set of a group, or the actor may configure policies
+// everywhere: who configures one application makes no policy of a group weaker by leaving it (D51).
+func mayLeave(ctx context.Context, tx Tx, a core.Actor, of core.Detailed, before, after map[string]string) error {
+	if of.Kind != core.ChangedApplication {
+		return nil
+	}
+	sets, err := tx.PolicySets(ctx, a.Organization)
+	if err != nil {
+		return err
+	}
+	for _, s := range sets {
+		if s.Labels == nil || s.Mode == core.PolicyOff || !core.HasLabels(before, s.Labels) || core.HasLabels(after, s.Labels) {
+			continue
+		}
+		if err := a.MayIn(core.ActionPutPolicySet); err != nil {
+			return fault.Because(err, fault.ClassOf(err), "the policy set %q would no longer concern the application, which has the labels %s: %s",
+				s.Name, core.Selector(s.Labels), fault.Public(err))
+		}
+	}
+	return nil
 }
 
 // ChangedDetails is a change of what people read about an application, an environment or a service. What is nil, and links that it does not

@@ -53,6 +53,8 @@ type Tx interface {
 	// SaveSourceState writes whether a source is disabled or removed, and what replaces it.
 	SaveSourceState(ctx context.Context, s core.ArtifactSource) (core.ArtifactSource, error)
 	DetailReads
+	// PolicySets are all of the organization in their latest versions.
+	PolicySets(ctx context.Context, organization int64) ([]core.PolicySet, error)
 	// SaveDetails replaces those of one thing.
 	SaveDetails(ctx context.Context, of core.Detailed, d core.Details) error
 	// DescribeApplication and DescribeService change a description.

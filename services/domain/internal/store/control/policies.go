@@ -28,6 +28,9 @@ func policySet(s query.PolicySet, v query.PolicyVersion) core.PolicySet {
 	if s.EnvironmentID != nil {
 		set.EnvironmentID = *s.EnvironmentID
 	}
+	if s.ApplicationLabels != nil {
+		_ = json.Unmarshal(s.ApplicationLabels, &set.Labels) // the table has objects of strings only
+	}
 	return set
 }
 
@@ -80,7 +83,8 @@ func (r Reads) PolicySetVersions(ctx context.Context, organization int64, name s
 
 // PolicyNames implements policy.Reads and policy.Tx.
 func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Names, error) {
-	names := policy.Names{Members: map[int64]core.PrincipalType{}, Applications: map[int64]string{}, Environments: map[int64]string{}}
+	names := policy.Names{Members: map[int64]core.PrincipalType{}, Applications: map[int64]string{}, Environments: map[int64]string{},
+		Labels: map[int64]map[string]string{}}
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		var err error
 		if names.Groups, err = q.GroupNames(ctx, organization); err != nil {
@@ -99,6 +103,11 @@ func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Name
 		}
 		for _, row := range applications {
 			names.Applications[row.ID] = row.Name
+			var labels map[string]string
+			if err := json.Unmarshal(row.Labels, &labels); err != nil {
+				return fmt.Errorf("read labels of application %d: %w", row.ID, err)
+			}
+			names.Labels[row.ID] = labels
 		}
 		environments, err := q.EnvironmentNames(ctx, organization)
 		for _, row := range environments {
@@ -211,6 +220,13 @@ func (w Writes) AddPolicySet(ctx context.Context, s core.PolicySet) (core.Policy
 		p.EnvironmentID = &s.EnvironmentID
 	}
 	var err error
+	if s.Labels != nil {
+		labels, err := json.Marshal(s.Labels)
+		if err != nil {
+			return s, fmt.Errorf("encode the labels of policy set %q: %w", s.Name, err)
+		}
+		p.ApplicationLabels = labels
+	}
 	s.ID, err = w.Q.InsertPolicySet(ctx, p)
 	return s, pg.Classify(err, "add policy set %q", s.Name)
 }
@@ -230,9 +246,15 @@ func (w Writes) AddPolicyVersion(ctx context.Context, s core.PolicySet) error {
 // PoliciesConcerning implements rollout.Tx.
 func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int64) ([]core.ConcerningPolicy, error) {
 	rows, err := w.Q.PoliciesConcerning(ctx, rollout, w.Entered, &application)
-	return convert(rows, func(row query.PoliciesConcerningRow) core.ConcerningPolicy {
-		return core.ConcerningPolicy{PolicySet: policySet(row.PolicySet, row.PolicyVersion), Latest: row.Latest, Pinned: row.Pinned}
-	}), pg.Classify(err, "read the policies that concern rollout %d", rollout)
+	all, pinned := make([]core.ConcerningPolicy, 0, len(rows)), false
+	for _, row := range rows {
+		all = append(all, core.ConcerningPolicy{PolicySet: policySet(row.PolicySet, row.PolicyVersion), Latest: row.Latest, Pinned: row.Pinned})
+		pinned = pinned || row.Pinned
+	}
+	for _, s := range w.Installation { // those of the operator are never of before
+		all = append(all, core.ConcerningPolicy{PolicySet: s, Latest: true, Pinned: pinned})
+	}
+	return all, pg.Classify(err, "read the policies that concern rollout %d", rollout)
 }
 
 // PinPolicy implements rollout.Tx.
@@ -289,12 +311,20 @@ func (w Writes) AddPolicyDecision(ctx context.Context, d core.PolicyDecision) (i
 // ChangeRules implements core.ChangePolicyTx.
 func (w Writes) ChangeRules(ctx context.Context, member int64) (rules core.ChangeRules, err error) {
 	rows, err := w.Q.PoliciesThatMention(ctx, w.Entered, core.ChangeGate)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return rules, pg.Classify(err, "look for policies about changes")
 	}
 	rules.Sets = convert(rows, func(row query.PoliciesThatMentionRow) core.PolicySet {
 		return policySet(row.PolicySet, row.PolicyVersion)
 	})
+	for _, s := range w.Installation {
+		if mentions(s.Text) {
+			rules.Sets = append(rules.Sets, s)
+		}
+	}
+	if len(rules.Sets) == 0 {
+		return rules, nil
+	}
 	rules.Groups, err = w.MemberGroups(ctx, member)
 	return rules, err
 }
@@ -364,3 +394,6 @@ func sameRequest(a, b []byte) bool {
 	}
 	return reflect.DeepEqual(x, y)
 }
+
+// mentions reports whether a text may have policies about changes of controls.
+func mentions(text string) bool { return rules.Mentions(text, rules.ChangeControl) }

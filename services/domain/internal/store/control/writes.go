@@ -22,6 +22,8 @@ type Writes struct {
 	Q *query.Queries
 	// Entered is the organization of the transaction; every statement names it.
 	Entered int64
+	// Installation are the policy sets that the operator has given.
+	Installation []core.PolicySet
 }
 
 // AddFreeze implements freeze.Tx.

@@ -15,8 +15,8 @@ WHERE s.organization_id = @organization_id AND s.name = @name ORDER BY v.version
 SELECT id FROM cd_policy_sets WHERE organization_id = @organization_id AND name = @name FOR UPDATE;
 
 -- name: InsertPolicySet :one
-INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version)
-VALUES (@organization_id, @name, sqlc.narg(application_id), sqlc.narg(environment_id), 1) RETURNING id;
+INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, application_labels, version)
+VALUES (@organization_id, @name, sqlc.narg(application_id), sqlc.narg(environment_id), sqlc.narg(application_labels), 1) RETURNING id;
 
 -- name: RaisePolicySet :exec
 UPDATE cd_policy_sets SET version = @version WHERE organization_id = @organization_id AND id = @id;
@@ -32,6 +32,8 @@ JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_
 LEFT JOIN cd_rollout_policies r ON r.organization_id = s.organization_id AND r.rollout_id = @rollout_id AND r.policy_set_id = s.id AND r.version = v.version
 WHERE s.organization_id = @organization_id AND (s.version = v.version OR r.rollout_id IS NOT NULL) AND v.mode <> 'off'
   AND (s.application_id IS NULL OR s.application_id = @application_id)
+  AND (s.application_labels IS NULL OR r.rollout_id IS NOT NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = s.organization_id AND d.application_id = @application_id AND d.labels @> s.application_labels))
 ORDER BY s.name, v.version;
 
 -- name: PinPolicy :exec
@@ -57,7 +59,9 @@ SELECT name FROM cd_groups WHERE organization_id = @organization_id;
 SELECT id, kind FROM cd_members WHERE organization_id = @organization_id AND removed_at IS NULL;
 
 -- name: ApplicationNames :many
-SELECT id, name FROM cd_applications WHERE organization_id = @organization_id AND archived_at IS NULL;
+SELECT a.id, a.name, COALESCE(d.labels, '{}')::jsonb AS labels FROM cd_applications a
+LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id
+WHERE a.organization_id = @organization_id AND a.archived_at IS NULL;
 
 -- name: EnvironmentNames :many
 SELECT id, name FROM cd_environments WHERE organization_id = @organization_id AND archived_at IS NULL;

@@ -1469,7 +1469,7 @@ type PolicyDecision struct {
 	UpdatedAt time.Time
 }
 
-// Named sets of policies, each of the organization, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.
+// Named sets of policies, each of the organization, of the applications with some labels, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.
 type PolicySet struct {
 	OrganizationID int64
 	ID             int64
@@ -1480,6 +1480,8 @@ type PolicySet struct {
 	Version   int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// The labels that an application has to have for the set to concern it; null for other scopes.
+	ApplicationLabels json.RawMessage
 }
 
 // The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.

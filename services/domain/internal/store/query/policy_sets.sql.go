@@ -12,12 +12,15 @@ import (
 )
 
 const applicationNames = `-- name: ApplicationNames :many
-SELECT id, name FROM cd_applications WHERE organization_id = $1 AND archived_at IS NULL
+SELECT a.id, a.name, COALESCE(d.labels, '{}')::jsonb AS labels FROM cd_applications a
+LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id
+WHERE a.organization_id = $1 AND a.archived_at IS NULL
 `
 
 type ApplicationNamesRow struct {
-	ID   int64
-	Name string
+	ID     int64
+	Name   string
+	Labels json.RawMessage
 }
 
 func (q *Queries) ApplicationNames(ctx context.Context, organizationID int64) ([]ApplicationNamesRow, error) {
@@ -29,7 +32,7 @@ func (q *Queries) ApplicationNames(ctx context.Context, organizationID int64) ([
 	var items []ApplicationNamesRow
 	for rows.Next() {
 		var i ApplicationNamesRow
-		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+		if err := rows.Scan(&i.ID, &i.Name, &i.Labels); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -186,15 +189,16 @@ func (q *Queries) InsertPolicyDecision(ctx context.Context, arg InsertPolicyDeci
 }
 
 const insertPolicySet = `-- name: InsertPolicySet :one
-INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, version)
-VALUES ($1, $2, $3, $4, 1) RETURNING id
+INSERT INTO cd_policy_sets (organization_id, name, application_id, environment_id, application_labels, version)
+VALUES ($1, $2, $3, $4, $5, 1) RETURNING id
 `
 
 type InsertPolicySetParams struct {
-	OrganizationID int64
-	Name           string
-	ApplicationID  *int64
-	EnvironmentID  *int64
+	OrganizationID    int64
+	Name              string
+	ApplicationID     *int64
+	EnvironmentID     *int64
+	ApplicationLabels json.RawMessage
 }
 
 func (q *Queries) InsertPolicySet(ctx context.Context, arg InsertPolicySetParams) (int64, error) {
@@ -203,6 +207,7 @@ func (q *Queries) InsertPolicySet(ctx context.Context, arg InsertPolicySetParams
 		arg.Name,
 		arg.ApplicationID,
 		arg.EnvironmentID,
+		arg.ApplicationLabels,
 	)
 	var id int64
 	err := row.Scan(&id)
@@ -418,11 +423,13 @@ func (q *Queries) PinPolicy(ctx context.Context, arg PinPolicyParams) error {
 }
 
 const policiesConcerning = `-- name: PoliciesConcerning :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at, (r.rollout_id IS NOT NULL)::boolean AS pinned, (s.version = v.version)::boolean AS latest FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at, (r.rollout_id IS NOT NULL)::boolean AS pinned, (s.version = v.version)::boolean AS latest FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
 LEFT JOIN cd_rollout_policies r ON r.organization_id = s.organization_id AND r.rollout_id = $1 AND r.policy_set_id = s.id AND r.version = v.version
 WHERE s.organization_id = $2 AND (s.version = v.version OR r.rollout_id IS NOT NULL) AND v.mode <> 'off'
   AND (s.application_id IS NULL OR s.application_id = $3)
+  AND (s.application_labels IS NULL OR r.rollout_id IS NOT NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = s.organization_id AND d.application_id = $3 AND d.labels @> s.application_labels))
 ORDER BY s.name, v.version
 `
 
@@ -452,6 +459,7 @@ func (q *Queries) PoliciesConcerning(ctx context.Context, rolloutID int64, organ
 			&i.PolicySet.Version,
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
+			&i.PolicySet.ApplicationLabels,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -479,7 +487,7 @@ func (q *Queries) PoliciesConcerning(ctx context.Context, rolloutID int64, organ
 }
 
 const policiesThatMention = `-- name: PoliciesThatMention :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
 WHERE s.organization_id = $1 AND v.mode <> 'off' AND (position($2::text IN v.text) > 0 OR position(E'\\' IN v.text) > 0)
 ORDER BY s.name
@@ -509,6 +517,7 @@ func (q *Queries) PoliciesThatMention(ctx context.Context, organizationID int64,
 			&i.PolicySet.Version,
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
+			&i.PolicySet.ApplicationLabels,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -750,7 +759,7 @@ func (q *Queries) PolicyRequester(ctx context.Context, organizationID int64, rol
 }
 
 const policySetVersions = `-- name: PolicySetVersions :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
 WHERE s.organization_id = $1 AND s.name = $2 ORDER BY v.version DESC LIMIT 100
 `
@@ -779,6 +788,7 @@ func (q *Queries) PolicySetVersions(ctx context.Context, organizationID int64, n
 			&i.PolicySet.Version,
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
+			&i.PolicySet.ApplicationLabels,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -804,7 +814,7 @@ func (q *Queries) PolicySetVersions(ctx context.Context, organizationID int64, n
 }
 
 const policySets = `-- name: PolicySets :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
 WHERE s.organization_id = $1 ORDER BY s.name
 `
@@ -833,6 +843,7 @@ func (q *Queries) PolicySets(ctx context.Context, organizationID int64) ([]Polic
 			&i.PolicySet.Version,
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
+			&i.PolicySet.ApplicationLabels,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,

@@ -12,8 +12,9 @@ type Set struct {
 	Mode, TimeZone string
 	// Text are its policies; empty where none of them is about calls.
 	Text string
-	// Application or Environment is what it is about; both are 0 for the organization.
+	// Application, Environment or Labels is what it is about, the latter the applications with these labels; without any, the organization.
 	Application, Environment int64
+	Labels                   map[string]string
 }
 
 // Version is which version of a set is stored.

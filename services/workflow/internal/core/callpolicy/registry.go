@@ -41,6 +41,8 @@ type Registry struct {
 	allowed, asked, denied atomic.Int64
 	// samples chooses the permitted calls that are reported; nil for none.
 	samples *sampler
+	// installation are the sets of the operator, which concern every organization; nil for none.
+	installation *organization
 	// read reports whether the store was read once: before that, nothing is known of any organization.
 	read atomic.Bool
 
@@ -51,7 +53,9 @@ type Registry struct {
 // organization are the policies of one.
 type organization struct {
 	versions map[string]int
-	sets     []compiled
+	// sets are ready; the first ones, above of them, are the installation's.
+	sets  []compiled
+	above int
 	// broken is why the policies cannot be evaluated, which denies every call; empty if they can.
 	brokenSet, broken string
 
@@ -68,9 +72,13 @@ type compiled struct {
 	policy.Member
 }
 
-// NewRegistry makes a Registry that knows nothing yet; Run reads the store.
-func NewRegistry(store Store, c clock.Clock, log *slog.Logger) *Registry {
-	return &Registry{store: store, clock: c, log: log, known: map[int64]*organization{}}
+// NewRegistry makes a Registry that knows nothing yet but the sets of the installation; Run reads the store.
+func NewRegistry(store Store, c clock.Clock, log *slog.Logger, installation ...Set) *Registry {
+	r := &Registry{store: store, clock: c, log: log, known: map[int64]*organization{}}
+	if of := compile(installation, nil); len(of.sets) > 0 || of.broken != "" {
+		r.installation = of
+	}
+	return r
 }
 
 // Counts are how many calls this process has permitted, requested an approval for and denied. Calls of organizations without policies
@@ -130,7 +138,7 @@ func (r *Registry) learn(sets []Set) {
 		of[s.Organization] = append(of[s.Organization], s)
 	}
 	for id, all := range of {
-		next := compile(all)
+		next := compile(all, r.installation)
 		r.mu.Lock()
 		if known := r.known[id]; known == nil || !newer(known.versions, next.versions) {
 			r.known[id] = next
@@ -150,9 +158,13 @@ func newer(known, others map[string]int) bool {
 }
 
 // compile makes the sets of an organization ready. What cannot be read here denies every call of the organization: it was valid where it
-// was written.
-func compile(all []Set) *organization {
+// was written. The sets of the installation come first, as their own level.
+func compile(all []Set, installation *organization) *organization {
 	o := &organization{versions: map[string]int{}, combined: map[string]*policy.CallSet{}, memo: policy.NewMemo(remembered)}
+	if installation != nil {
+		o.sets, o.above = slices.Clone(installation.sets), len(installation.sets)
+		o.brokenSet, o.broken = installation.brokenSet, installation.broken
+	}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range all {
 		o.versions[s.Name] = s.Version
@@ -184,7 +196,7 @@ func (r *Registry) Concerned(organization int64) bool {
 	r.mu.RLock()
 	o := r.known[organization]
 	r.mu.RUnlock()
-	return o != nil && (len(o.sets) > 0 || o.broken != "")
+	return r.installation != nil || o != nil && (len(o.sets) > 0 || o.broken != "")
 }
 
 // Decide decides about a call of a run by the latest policies. An error means that nothing could be found out now.
@@ -195,10 +207,7 @@ func (r *Registry) Decide(
 	if err := r.current(ctx, run); err != nil {
 		return policy.Decision{}, asked, err
 	}
-	r.mu.RLock()
-	o := r.known[run.Organization]
-	r.mu.RUnlock()
-	d := o.decide(asked)
+	d := r.organization(run.Organization).decide(asked)
 	if d.Digest == "" && d.Verdict == policy.Allow {
 		return d, asked, nil // no policies concern it
 	}
@@ -228,6 +237,22 @@ func (a Asked) Call() policy.Call {
 		return policy.Call{}
 	}
 	return a.run.caller.Call(a.function, a.args, a.at, a.given)
+}
+
+// organization are the policies of an organization; those of the installation alone where nothing was reported of it, nil for none.
+func (r *Registry) organization(id int64) *organization {
+	r.mu.RLock()
+	o := r.known[id]
+	r.mu.RUnlock()
+	if o != nil || r.installation == nil {
+		return o
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known[id] == nil {
+		r.known[id] = compile(nil, r.installation)
+	}
+	return r.known[id]
 }
 
 // current makes sure that the policies are at least those that the run was created under.
@@ -286,20 +311,36 @@ func (o *organization) of(run Run) (*policy.CallSet, error) {
 		return known, nil
 	}
 	environments := slices.Sorted(maps.Keys(run.Environments))
-	levels := []policy.Level{{Name: "the organization"}, {Name: fmt.Sprintf("application %q", run.Name)}}
+	levels := []policy.Level{{Name: "the installation"}, {Name: "the organization"}}
+	groups := map[string]int{}
+	for _, s := range o.sets {
+		if s.Labels != nil && run.has(s.Labels) {
+			groups[selector(s.Labels)] = 0
+		}
+	}
+	for _, one := range slices.Sorted(maps.Keys(groups)) {
+		groups[one] = len(levels)
+		levels = append(levels, policy.Level{Name: "applications with " + one})
+	}
+	application := len(levels)
+	levels = append(levels, policy.Level{Name: fmt.Sprintf("application %q", run.Name)})
 	of := map[int64]int{}
 	for _, id := range environments {
 		of[id] = len(levels)
 		levels = append(levels, policy.Level{Name: fmt.Sprintf("environment %q", cmp.Or(run.Environments[id].Name, "?"))})
 	}
-	for _, s := range o.sets {
-		at := 0
+	for i, s := range o.sets {
+		at := 1
 		switch {
+		case i < o.above:
+			at = 0
+		case s.Labels != nil && run.has(s.Labels):
+			at = groups[selector(s.Labels)]
 		case s.Application != 0 && s.Application == run.Application:
-			at = 1
+			at = application
 		case s.Environment != 0 && of[s.Environment] != 0:
 			at = of[s.Environment]
-		case s.Application != 0 || s.Environment != 0:
+		case s.Application != 0 || s.Environment != 0 || s.Labels != nil:
 			continue // of others
 		}
 		levels[at].Members = append(levels[at].Members, s.Member)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
@@ -19,8 +20,10 @@ type Run struct {
 	Workflow     string
 	Principal    policy.Principal
 	// Application and Environments are those of the rollout that the run belongs to; zero values for none.
-	Application  int64
-	Name         string
+	Application int64
+	Name        string
+	// Labels are those that the application had when the rollout was created.
+	Labels       map[string]string
 	Environments map[int64]policy.Environment
 	// Needs are the versions of policy sets about calls that were in force when the rollout was created. Older ones do not decide.
 	Needs map[string]int
@@ -37,7 +40,7 @@ func (r Run) ready() Run {
 	for _, id := range environments {
 		common.Environments = append(common.Environments, r.Environments[id])
 	}
-	r.caller, r.scope = policy.NewCaller(common), fmt.Sprint(r.Application, environments)
+	r.caller, r.scope = policy.NewCaller(common), fmt.Sprint(r.Application, environments, selector(r.Labels))
 	return r
 }
 
@@ -82,6 +85,8 @@ func runOf(organization int64, workflow, root string, inputs []byte) (Run, error
 				ID   int64  `json:"id"`
 				Name string `json:"name"`
 			} `json:"application"`
+			// Labels are there only where the application has some.
+			Labels       map[string]string `json:"application_labels"`
 			Environments []struct {
 				ID   int64  `json:"id"`
 				Name string `json:"name"`
@@ -98,9 +103,29 @@ func runOf(organization int64, workflow, root string, inputs []byte) (Run, error
 		r.Principal = *started.Rollout.Requester
 	}
 	r.Application, r.Name, r.Needs = started.Rollout.Application.ID, started.Rollout.Application.Name, started.Rollout.CallPolicies
+	r.Labels = started.Rollout.Labels
 	r.Environments = map[int64]policy.Environment{}
 	for _, e := range started.Rollout.Environments {
 		r.Environments[e.ID] = policy.Environment{Name: e.Name, Tier: e.Tier}
 	}
 	return r.ready(), nil
+}
+
+// has reports whether the application of a run has some labels.
+func (r Run) has(labels map[string]string) bool {
+	for key, value := range labels {
+		if is, exists := r.Labels[key]; !exists || is != value {
+			return false
+		}
+	}
+	return r.Application != 0 && len(labels) > 0
+}
+
+// selector is labels as people write them, by key.
+func selector(labels map[string]string) string {
+	all := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ",")
 }

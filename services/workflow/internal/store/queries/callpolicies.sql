@@ -1,17 +1,17 @@
 -- name: SaveCallPolicy :exec
 -- Reports come more than once and in any order: that with the highest version stays.
-INSERT INTO call_policy (organization, name, version, mode, time_zone, policies, application, environment)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO call_policy (organization, name, version, mode, time_zone, policies, application, environment, application_labels)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (organization, name) DO UPDATE SET
     version = excluded.version, mode = excluded.mode, time_zone = excluded.time_zone, policies = excluded.policies,
-    application = excluded.application, environment = excluded.environment
+    application = excluded.application, environment = excluded.environment, application_labels = excluded.application_labels
 WHERE call_policy.version < excluded.version;
 
 -- name: CallPolicyVersions :many
 SELECT organization, name, version FROM call_policy;
 
 -- name: CallPolicies :many
-SELECT organization, name, version, mode, time_zone, policies, application, environment FROM call_policy
+SELECT organization, name, version, mode, time_zone, policies, application, environment, application_labels FROM call_policy
 WHERE organization = ANY (sqlc.arg(organizations)::bigint[]) ORDER BY organization, name;
 
 -- name: StartedWith :one

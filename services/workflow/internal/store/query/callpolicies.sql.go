@@ -10,7 +10,7 @@ import (
 )
 
 const callPolicies = `-- name: CallPolicies :many
-SELECT organization, name, version, mode, time_zone, policies, application, environment FROM call_policy
+SELECT organization, name, version, mode, time_zone, policies, application, environment, application_labels FROM call_policy
 WHERE organization = ANY ($1::bigint[]) ORDER BY organization, name
 `
 
@@ -32,6 +32,7 @@ func (q *Queries) CallPolicies(ctx context.Context, organizations []int64) ([]Ca
 			&i.Policies,
 			&i.Application,
 			&i.Environment,
+			&i.ApplicationLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -85,23 +86,24 @@ func (q *Queries) OrganizationOf(ctx context.Context, id int64) (int64, error) {
 }
 
 const saveCallPolicy = `-- name: SaveCallPolicy :exec
-INSERT INTO call_policy (organization, name, version, mode, time_zone, policies, application, environment)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO call_policy (organization, name, version, mode, time_zone, policies, application, environment, application_labels)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (organization, name) DO UPDATE SET
     version = excluded.version, mode = excluded.mode, time_zone = excluded.time_zone, policies = excluded.policies,
-    application = excluded.application, environment = excluded.environment
+    application = excluded.application, environment = excluded.environment, application_labels = excluded.application_labels
 WHERE call_policy.version < excluded.version
 `
 
 type SaveCallPolicyParams struct {
-	Organization int64
-	Name         string
-	Version      int32
-	Mode         string
-	TimeZone     string
-	Policies     string
-	Application  int64
-	Environment  int64
+	Organization      int64
+	Name              string
+	Version           int32
+	Mode              string
+	TimeZone          string
+	Policies          string
+	Application       int64
+	Environment       int64
+	ApplicationLabels []byte
 }
 
 // Reports come more than once and in any order: that with the highest version stays.
@@ -115,6 +117,7 @@ func (q *Queries) SaveCallPolicy(ctx context.Context, arg SaveCallPolicyParams) 
 		arg.Policies,
 		arg.Application,
 		arg.Environment,
+		arg.ApplicationLabels,
 	)
 	return err
 }

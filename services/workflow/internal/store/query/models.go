@@ -74,6 +74,8 @@ type CallPolicy struct {
 	Policies     string
 	Application  int64
 	Environment  int64
+	// The labels that an application has to have for the set to be about it; null for other scopes.
+	ApplicationLabels []byte
 }
 
 type Channel struct {

@@ -749,6 +749,98 @@ func (ec *executionContext) fieldContext_CallRequest_viewerCan(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _InstallationPolicySet_name(ctx context.Context, field graphql.CollectedField, obj *model.InstallationPolicySet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstallationPolicySet_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstallationPolicySet_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstallationPolicySet", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstallationPolicySet_mode(ctx context.Context, field graphql.CollectedField, obj *model.InstallationPolicySet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstallationPolicySet_mode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mode, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.PolicyMode) graphql.Marshaler {
+			return ec.marshalNPolicyMode2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐPolicyMode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstallationPolicySet_mode(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstallationPolicySet", field, false, false, errors.New("field of type PolicyMode does not have child fields"))
+}
+
+func (ec *executionContext) _InstallationPolicySet_timeZone(ctx context.Context, field graphql.CollectedField, obj *model.InstallationPolicySet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstallationPolicySet_timeZone(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TimeZone, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstallationPolicySet_timeZone(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstallationPolicySet", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _InstallationPolicySet_text(ctx context.Context, field graphql.CollectedField, obj *model.InstallationPolicySet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_InstallationPolicySet_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_InstallationPolicySet_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("InstallationPolicySet", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PolicyCheck_problems(ctx context.Context, field graphql.CollectedField, obj *model.PolicyCheck) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1686,6 +1778,29 @@ func (ec *executionContext) fieldContext_PolicySet_environment(_ context.Context
 	return fc, nil
 }
 
+func (ec *executionContext) _PolicySet_applicationLabels(ctx context.Context, field graphql.CollectedField, obj *model.PolicySet) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PolicySet_applicationLabels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LabelsText(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PolicySet_applicationLabels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PolicySet", field, true, false, errors.New("field of type JSON does not have child fields"))
+}
+
 func (ec *executionContext) _PolicySet_version(ctx context.Context, field graphql.CollectedField, obj *model.PolicySet) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2436,7 +2551,7 @@ func (ec *executionContext) unmarshalInputPutPolicySetInput(ctx context.Context,
 		asMap["timeZone"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "application", "environment", "text", "mode", "timeZone", "reason"}
+	fieldsInOrder := [...]string{"name", "application", "environment", "applicationLabels", "text", "mode", "timeZone", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2464,6 +2579,13 @@ func (ec *executionContext) unmarshalInputPutPolicySetInput(ctx context.Context,
 				return it, err
 			}
 			it.Environment = data
+		case "applicationLabels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("applicationLabels"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ApplicationLabels = data
 		case "text":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -2512,7 +2634,7 @@ func (ec *executionContext) unmarshalInputSimulatePoliciesInput(ctx context.Cont
 		asMap["timeZone"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "application", "environment", "text", "timeZone", "since"}
+	fieldsInOrder := [...]string{"name", "application", "environment", "applicationLabels", "text", "timeZone", "since"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2540,6 +2662,13 @@ func (ec *executionContext) unmarshalInputSimulatePoliciesInput(ctx context.Cont
 				return it, err
 			}
 			it.Environment = data
+		case "applicationLabels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("applicationLabels"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ApplicationLabels = data
 		case "text":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
 			data, err := ec.unmarshalNString2string(ctx, v)
@@ -2957,6 +3086,59 @@ func (ec *executionContext) _CallRequest(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var installationPolicySetImplementors = []string{"InstallationPolicySet"}
+
+func (ec *executionContext) _InstallationPolicySet(ctx context.Context, sel ast.SelectionSet, obj *model.InstallationPolicySet) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, installationPolicySetImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("InstallationPolicySet")
+		case "name":
+			out.Values[i] = ec._InstallationPolicySet_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "mode":
+			out.Values[i] = ec._InstallationPolicySet_mode(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "timeZone":
+			out.Values[i] = ec._InstallationPolicySet_timeZone(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "text":
+			out.Values[i] = ec._InstallationPolicySet_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -3444,6 +3626,11 @@ func (ec *executionContext) _PolicySet(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "applicationLabels":
+			out.Values[i] = ec._PolicySet_applicationLabels(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "version":
 			out.Values[i] = ec._PolicySet_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -3819,6 +4006,26 @@ func (ec *executionContext) marshalNCallRequestState2githubᚗcomᚋlockstepᚑc
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNInstallationPolicySet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstallationPolicySet(ctx context.Context, sel ast.SelectionSet, v model.InstallationPolicySet) graphql.Marshaler {
+	return ec._InstallationPolicySet(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNInstallationPolicySet2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstallationPolicySetᚄ(ctx context.Context, sel ast.SelectionSet, v []model.InstallationPolicySet) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNInstallationPolicySet2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐInstallationPolicySet(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNPolicyCheck2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPolicyCheck(ctx context.Context, sel ast.SelectionSet, v model.PolicyCheck) graphql.Marshaler {

@@ -1079,6 +1079,13 @@ type ComplexityRoot struct {
 		Unanswerable func(childComplexity int) int
 	}
 
+	InstallationPolicySet struct {
+		Mode     func(childComplexity int) int
+		Name     func(childComplexity int) int
+		Text     func(childComplexity int) int
+		TimeZone func(childComplexity int) int
+	}
+
 	InstalledCheckKind struct {
 		ArtifactDigest func(childComplexity int) int
 		ConfigSchema   func(childComplexity int) int
@@ -1633,6 +1640,7 @@ type ComplexityRoot struct {
 		CreatedAt   func(childComplexity int) int
 		Environment func(childComplexity int) int
 		GlobalID    func(childComplexity int) int
+		LabelsText  func(childComplexity int) int
 		Mode        func(childComplexity int) int
 		Name        func(childComplexity int) int
 		Reason      func(childComplexity int) int
@@ -1806,6 +1814,7 @@ type ComplexityRoot struct {
 		Freezes                func(childComplexity int, first *int, after *string, last *int, before *string, includeOver *bool, orderBy *core.Order) int
 		GatesForMe             func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		Groups                 func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		InstallationPolicies   func(childComplexity int) int
 		Journal                func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
 		JournalChain           func(childComplexity int, first *int, after *int) int
 		JournalCheck           func(childComplexity int, first *int, after *string) int
@@ -6524,6 +6533,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.GroupPayload.Unanswerable(childComplexity), true
 
+	case "InstallationPolicySet.mode":
+		if e.ComplexityRoot.InstallationPolicySet.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstallationPolicySet.Mode(childComplexity), true
+	case "InstallationPolicySet.name":
+		if e.ComplexityRoot.InstallationPolicySet.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstallationPolicySet.Name(childComplexity), true
+	case "InstallationPolicySet.text":
+		if e.ComplexityRoot.InstallationPolicySet.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstallationPolicySet.Text(childComplexity), true
+	case "InstallationPolicySet.timeZone":
+		if e.ComplexityRoot.InstallationPolicySet.TimeZone == nil {
+			break
+		}
+
+		return e.ComplexityRoot.InstallationPolicySet.TimeZone(childComplexity), true
+
 	case "InstalledCheckKind.artifactDigest":
 		if e.ComplexityRoot.InstalledCheckKind.ArtifactDigest == nil {
 			break
@@ -9378,6 +9412,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicySet.GlobalID(childComplexity), true
+	case "PolicySet.applicationLabels":
+		if e.ComplexityRoot.PolicySet.LabelsText == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicySet.LabelsText(childComplexity), true
 	case "PolicySet.mode":
 		if e.ComplexityRoot.PolicySet.Mode == nil {
 			break
@@ -10249,6 +10289,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Groups(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.installationPolicies":
+		if e.ComplexityRoot.Query.InstallationPolicies == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.InstallationPolicies(childComplexity), true
 
 	case "Query.journal":
 		if e.ComplexityRoot.Query.Journal == nil {
@@ -18411,6 +18457,8 @@ enum PlanNeedKind {
 	{Name: "../schema/policy.graphqls", Input: `# Policies: what rollouts are allowed to do, written in Cedar.
 
 extend type Query {
+  "The policy sets that the operator of the installation has given: they concern every organization, which cannot change them."
+  installationPolicies: [InstallationPolicySet!]!
   "All policy sets of the organization in their latest versions, by name."
   policySets: [PolicySet!]!
   "The versions of one policy set, the latest first, at most 100; empty if there is no such set."
@@ -18456,8 +18504,10 @@ type PolicySet implements Node {
   name: String!
   "The application whose rollouts it concerns; null for others."
   application: Application
-  "The environment whose passages it concerns; null for others. Without application and environment it concerns the whole organization."
+  "The environment whose passages it concerns; null for others. Without application, environment and labels it concerns the whole organization."
   environment: Environment
+  "The labels of the applications whose rollouts it concerns, as an object of strings; null for others."
+  applicationLabels: JSON
   "Counts the versions of the set, from 1."
   version: Int!
   mode: PolicyMode!
@@ -18471,6 +18521,17 @@ type PolicySet implements Node {
   author: String!
   "When this version was made."
   createdAt: Time!
+}
+
+"A policy set of the installation."
+type InstallationPolicySet {
+  "As decisions name it."
+  name: String!
+  mode: PolicyMode!
+  "Where the days and hours are that its policies see."
+  timeZone: String!
+  "The policies, in Cedar."
+  text: String!
 }
 
 "Whether a version of a policy set counts."
@@ -18684,6 +18745,8 @@ input SimulatePoliciesInput {
   application: String
   "The environment that a new set would concern, by name or identifier; null for none."
   environment: String
+  "The labels of the applications that a new set would concern, as an object of strings; null for none."
+  applicationLabels: JSON
   "The policies."
   text: String!
   "Where the days and hours are; that of the set, or UTC, if it is empty."
@@ -18739,6 +18802,8 @@ input PutPolicySetInput {
   application: String
   "The environment that a new set concerns, by name or identifier; null for none."
   environment: String
+  "The labels of the applications that a new set concerns, as an object of strings; null for none. An application has to have all of them."
+  applicationLabels: JSON
   "The policies; those of the latest version if it is empty."
   text: String = ""
   "That of the latest version if it is null; DRY_RUN for a new set."
@@ -22747,6 +22812,20 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type GroupPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_InstallationPolicySet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_InstallationPolicySet_name(ctx, field)
+	case "mode":
+		return ec.fieldContext_InstallationPolicySet_mode(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_InstallationPolicySet_timeZone(ctx, field)
+	case "text":
+		return ec.fieldContext_InstallationPolicySet_text(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type InstallationPolicySet", field.Name)
+}
+
 func (ec *executionContext) childFields_InstalledCheckKind(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "ref":
@@ -23611,6 +23690,8 @@ func (ec *executionContext) childFields_PolicySet(ctx context.Context, field gra
 		return ec.fieldContext_PolicySet_application(ctx, field)
 	case "environment":
 		return ec.fieldContext_PolicySet_environment(ctx, field)
+	case "applicationLabels":
+		return ec.fieldContext_PolicySet_applicationLabels(ctx, field)
 	case "version":
 		return ec.fieldContext_PolicySet_version(ctx, field)
 	case "mode":

@@ -763,6 +763,17 @@ type GroupPayload struct {
 	Errors       []UserError        `json:"errors"`
 }
 
+// A policy set of the installation.
+type InstallationPolicySet struct {
+	// As decisions name it.
+	Name string          `json:"name"`
+	Mode core.PolicyMode `json:"mode"`
+	// Where the days and hours are that its policies see.
+	TimeZone string `json:"timeZone"`
+	// The policies, in Cedar.
+	Text string `json:"text"`
+}
+
 // Input of liftVeto.
 type LiftVetoInput struct {
 	// The veto.
@@ -1205,6 +1216,8 @@ type PutPolicySetInput struct {
 	Application *string `json:"application,omitempty"`
 	// The environment that a new set concerns, by name or identifier; null for none.
 	Environment *string `json:"environment,omitempty"`
+	// The labels of the applications that a new set concerns, as an object of strings; null for none. An application has to have all of them.
+	ApplicationLabels json.RawMessage `json:"applicationLabels,omitempty"`
 	// The policies; those of the latest version if it is empty.
 	Text *string `json:"text,omitempty"`
 	// That of the latest version if it is null; DRY_RUN for a new set.
@@ -1954,6 +1967,8 @@ type SimulatePoliciesInput struct {
 	Application *string `json:"application,omitempty"`
 	// The environment that a new set would concern, by name or identifier; null for none.
 	Environment *string `json:"environment,omitempty"`
+	// The labels of the applications that a new set would concern, as an object of strings; null for none.
+	ApplicationLabels json.RawMessage `json:"applicationLabels,omitempty"`
 	// The policies.
 	Text string `json:"text"`
 	// Where the days and hours are; that of the set, or UTC, if it is empty.

@@ -1,0 +1,51 @@
+package domain
+
+import (
+	"fmt"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// PolicyConfig is a policy set of the installation: it concerns every organization, which cannot change or weaken it. The domain service
+// decides by it about rollouts and changes of controls, and the workflow service about calls of Functions: give it to both.
+type PolicyConfig struct {
+	// Name is that by which decisions name it, as installation.NAME: 1 to 63 lower-case letters, digits and hyphens.
+	Name string `koanf:"name"`
+	// File has the policies, in Cedar, of at most 64 KiB. It is read when the service starts; a service that cannot read it does not start.
+	File string `koanf:"file"`
+	// Mode is enforce; dry_run for a set that is tried out; or off. Empty means enforce.
+	Mode string `koanf:"mode"`
+	// TimeZone is where the days and hours are that its policies see, such as Europe/Berlin. Empty means UTC.
+	TimeZone string `koanf:"time_zone"`
+}
+
+// maxPolicies bounds how many sets of the installation concern every request.
+const maxPolicies = 20
+
+// installation are the policy sets of the installation (D51). Whatever is wrong with one keeps the service from starting.
+func (c Config) installation() (all []core.PolicySet, err error) {
+	if len(c.Policies) > maxPolicies {
+		return nil, fault.InvalidFields(fault.Field{
+			Name: "policies", Problem: fmt.Sprintf("found %d; expected at most %d", len(c.Policies), maxPolicies),
+		})
+	}
+	names := map[string]bool{}
+	for i, p := range c.Policies {
+		s, err := policy.ReadInstallationSet(p.Name, p.File, p.Mode, p.TimeZone)
+		if err != nil {
+			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("policies[%d]", i), Problem: err.Error()})
+		}
+		if names[p.Name] {
+			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("policies[%d].name", i), Problem: "found " + p.Name + " twice"})
+		}
+		names[p.Name] = true
+		if s.Mode != string(core.PolicyOff) {
+			all = append(all, core.PolicySet{
+				Name: s.Name, Installation: true, Mode: core.PolicyMode(s.Mode), TimeZone: s.TimeZone, Text: s.Text,
+			})
+		}
+	}
+	return all, nil
+}
