@@ -25,7 +25,7 @@ func (s stored) PolicyVersions(context.Context) (all []Version, err error) {
 func (s stored) PolicySets(context.Context, []int64) ([]Set, error) { return s, nil }
 
 func (stored) Origin(_ context.Context, _ int64, workflow string) (string, []byte, error) {
-	return workflow, []byte(`{"rollout": {"application": {"id": 3, "name": "shop"}, "environments": [{"id": 5, "name": "prod", "tier": "production"}]}}`), nil
+	return workflow, []byte(`{"rollout": {"application": {"id": 3, "name": "shop"}, "application_labels": {"tier": "critical", "team": "web"}, "environments": [{"id": 5, "name": "prod", "tier": "production"}]}}`), nil
 }
 
 const forbids = `@id("base") permit (principal, action == Action::"function.call", resource);
@@ -47,6 +47,9 @@ func TestASetConcernsItsScope(t *testing.T) {
 		{"an application's, and a run of none", Set{Application: 3}, "nightly", policy.Allow},
 		{"the environment's", Set{Environment: 5}, "rollout-1", policy.Deny},
 		{"another environment's", Set{Environment: 6}, "rollout-1", policy.Allow},
+		{"that of its group", Set{Labels: map[string]string{"tier": "critical"}}, "rollout-1", policy.Deny},
+		{"that of a group that it is not in", Set{Labels: map[string]string{"tier": "critical", "team": "shop"}}, "rollout-1", policy.Allow},
+		{"a group's, and a run of no application", Set{Labels: map[string]string{"tier": "critical"}}, "nightly", policy.Allow},
 		{"in dry run", Set{Mode: "dry_run"}, "nightly", policy.Allow},
 		{"off", Set{Mode: "off"}, "nightly", policy.Allow},
 		{"in a mode of a later release", Set{Mode: "shadow"}, "nightly", policy.Deny},
@@ -161,6 +164,45 @@ func BenchmarkConcerned(b *testing.B) {
 	for b.Loop() {
 		if r.Concerned(2) {
 			b.Fatal("concerned")
+		}
+	}
+}
+
+// D51: sets of the installation decide in every organization, also in one that has none of its own and of which nothing was reported, and no
+// set of an organization makes them weaker. One that cannot be read denies.
+func TestSetsOfTheInstallationAreInherited(t *testing.T) {
+	t.Parallel()
+	permits := Set{Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC",
+		Text: `@id("base") permit (principal, action == Action::"function.call", resource);`}
+	base := Set{Name: "installation.base", Mode: "enforce", TimeZone: "UTC", Text: forbids}
+	for _, tt := range []struct {
+		name   string
+		change func(*Set)
+		want   policy.Verdict
+	}{
+		{"enforced", func(*Set) {}, policy.Deny},
+		{"tried out", func(s *Set) { s.Mode = "dry_run" }, policy.Allow},
+		{"off", func(s *Set) { s.Mode = "off" }, policy.Allow},
+		{"not readable", func(s *Set) { s.Text = "permit (" }, policy.Deny},
+	} {
+		set := base
+		tt.change(&set)
+		r := NewRegistry(stored{permits}, clock.System(), slog.New(slog.DiscardHandler), set)
+		if err := r.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, organization := range []int64{1, 2} { // the second one has reported nothing
+			run, err := r.Find(t.Context(), organization, "nightly")
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _, err := r.Decide(t.Context(), run, "act", nil, nil)
+			if err != nil || d.Verdict != tt.want {
+				t.Errorf("%s, organization %d: %s %v: %s; want %s", tt.name, organization, d.Verdict, err, d.Sentence(), tt.want)
+			}
+			if concerned := r.Concerned(organization); tt.want == policy.Deny && !concerned {
+				t.Errorf("%s: organization %d is not concerned", tt.name, organization)
+			}
 		}
 	}
 }

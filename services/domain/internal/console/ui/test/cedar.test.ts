@@ -8,7 +8,7 @@ const labels = (before: string) => complete(known, before).choices.map((c) => c.
 
 test('the schemas of the product are read whole', () => {
   expect(known.actions).toEqual(['environment.enter', 'gate.pass', 'rollout.create', 'rollout.rollback', 'function.call'])
-  expect([...known.entities.keys()]).toEqual(['Group', 'User', 'Machine', 'System', 'Application', 'Environment', 'Function'])
+  expect([...known.entities.keys()]).toEqual(['Group', 'User', 'Machine', 'System', 'Application', 'Environment', 'Driver', 'Agent', 'Version', 'Rollout', 'Function'])
   expect(known.context.map((a) => a.name)).toEqual(
     expect.arrayContaining(['gate', 'weight', 'rollback', 'versionSet', 'facts', 'previous', 'approvals', 'time', 'environments', 'run', 'argument', 'omitted']),
   )
@@ -22,7 +22,7 @@ test('what can follow is what the schema has there', () => {
   expect(labels('when { context.')).toContain('versionSet')
   expect(labels('when { context.facts has si')).toContain('signedBy')
   expect(labels('when { context.approvals.p')).toEqual(['people', 'groups'])
-  expect(labels('when { context.previous.environment.')).toEqual(['tier'])
+  expect(labels('when { context.previous.environment.')).toEqual(['tier', 'labels', 'driver', 'agents'])
   expect(labels('when { resource.')).toContain('tier')
   expect(labels('@me')).toEqual(['id', 'message'])
   expect(labels('fo')).toContain('forbid')

@@ -393,6 +393,7 @@ export interface PutPolicySetInput {
   name: string
   application?: string | null
   environment?: string | null
+  applicationLabels?: unknown | null
   text?: string | null
   mode?: PolicyMode | null
   timeZone?: string | null
@@ -687,6 +688,7 @@ export interface SimulatePoliciesInput {
   name: string
   application?: string | null
   environment?: string | null
+  applicationLabels?: unknown | null
   text: string
   timeZone?: string | null
   since: string
@@ -966,6 +968,7 @@ export interface PolicySetFields {
     id: string
     name: string
   } | null
+  applicationLabels: unknown | null
   version: number
   mode: PolicyMode
   timeZone: string
@@ -3550,6 +3553,17 @@ export interface RetryNotificationVariables {
 }
 export const RetryNotification: Operation<RetryNotificationData, RetryNotificationVariables> = { name: 'RetryNotification', text: 'mutation RetryNotification($input: RetryNotificationInput!) { retryNotification(input: $input) { message { number } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
+export interface InstallationPoliciesData {
+  installationPolicies: Array<{
+    name: string
+    mode: PolicyMode
+    timeZone: string
+    text: string
+  }>
+}
+export type InstallationPoliciesVariables = Record<string, never>
+export const InstallationPolicies: Operation<InstallationPoliciesData, InstallationPoliciesVariables> = { name: 'InstallationPolicies', text: 'query InstallationPolicies { installationPolicies { name mode timeZone text } }' }
+
 export interface PolicySetsData {
   policySets: Array<{
     id: string
@@ -3562,6 +3576,7 @@ export interface PolicySetsData {
       id: string
       name: string
     } | null
+    applicationLabels: unknown | null
     version: number
     mode: PolicyMode
     timeZone: string
@@ -3571,7 +3586,7 @@ export interface PolicySetsData {
   }>
 }
 export type PolicySetsVariables = Record<string, never>
-export const PolicySets: Operation<PolicySetsData, PolicySetsVariables> = { name: 'PolicySets', text: 'query PolicySets { policySets { ...PolicySetFields } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } version mode timeZone reason author createdAt }' }
+export const PolicySets: Operation<PolicySetsData, PolicySetsVariables> = { name: 'PolicySets', text: 'query PolicySets { policySets { ...PolicySetFields } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } applicationLabels version mode timeZone reason author createdAt }' }
 
 export interface PolicyVersionsData {
   policySetVersions: Array<{
@@ -3585,6 +3600,7 @@ export interface PolicyVersionsData {
       id: string
       name: string
     } | null
+    applicationLabels: unknown | null
     version: number
     mode: PolicyMode
     timeZone: string
@@ -3597,7 +3613,7 @@ export interface PolicyVersionsData {
 export interface PolicyVersionsVariables {
   name: string
 }
-export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariables> = { name: 'PolicyVersions', text: 'query PolicyVersions($name: String!) { policySetVersions(name: $name) { ...PolicySetFields text } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } version mode timeZone reason author createdAt }' }
+export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariables> = { name: 'PolicyVersions', text: 'query PolicyVersions($name: String!) { policySetVersions(name: $name) { ...PolicySetFields text } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } applicationLabels version mode timeZone reason author createdAt }' }
 
 export interface PolicyVocabularyData {
   policyVocabulary: {

@@ -1,8 +1,9 @@
 // The policy sets of the organization: what they concern, and whether they count.
 import { Link } from 'react-router'
-import { ControlDecisions, PolicySets, type PolicyMode, type PolicySetsData } from '../api/generated'
+import { ControlDecisions, InstallationPolicies, PolicySets, type PolicyMode, type PolicySetsData } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { changeWords } from '../logic/control'
+import { lines, type Values } from '../logic/details'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -16,9 +17,10 @@ const modes: Record<PolicyMode, { tone: 'good' | 'wait' | 'quiet'; icon: string;
 export const Mode = ({ mode }: { mode: PolicyMode }) => <Chip {...modes[mode]} />
 
 /** What a set is about, in words. */
-export function scopeWords({ application, environment }: Pick<PolicySetsData['policySets'][number], 'application' | 'environment'>): string {
+export function scopeWords({ application, environment, applicationLabels }: Pick<PolicySetsData['policySets'][number], 'application' | 'environment' | 'applicationLabels'>): string {
   if (application) return `application ${application.name}`
   if (environment) return `environment ${environment.name}`
+  if (applicationLabels) return `applications with ${lines(applicationLabels as Values).replaceAll('\n', ', ')}`
   return 'the whole organization'
 }
 
@@ -74,8 +76,30 @@ export default function Policies() {
           </table>
         </div>
       )}
+      <Installation />
       {all && all.length > 0 && <Controls />}
     </Page>
+  )
+}
+
+/** The sets of the operator, which concern every organization; nothing where there are none. */
+function Installation() {
+  const query = useAsk(InstallationPolicies, {}, { once: true })
+  const all = query.data?.installationPolicies ?? []
+  if (all.length === 0) return null
+  return (
+    <section aria-labelledby="installation-policies">
+      <h2 id="installation-policies">Policies of the installation</h2>
+      <p className="faint">The operator of the installation has given them. They concern every organization, and nothing here makes them weaker.</p>
+      {all.map((s) => (
+        <details key={s.name} className="card">
+          <summary>
+            {s.name} <Mode mode={s.mode} /> <span className="faint">{s.timeZone}</span>
+          </summary>
+          <pre tabIndex={0}>{s.text}</pre>
+        </details>
+      ))}
+    </section>
   )
 }
 

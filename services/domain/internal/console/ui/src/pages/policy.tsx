@@ -8,6 +8,7 @@ import {
   type SimulatePoliciesData,
 } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { parseLines } from '../logic/details'
 import { vocabulary } from '../logic/cedar'
 import { announce } from '../parts/announce'
 import type { Finding } from '../parts/cedar-editor'
@@ -236,6 +237,7 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
   const navigate = useNavigate()
   const [name, setName] = useState(latest?.name ?? '')
   const [scope, setScope] = useState('')
+  const [labels, setLabels] = useState('')
   const [mode, setMode] = useState<PolicyMode>(wrong ? 'OFF' : (latest?.mode ?? 'DRY_RUN'))
   const [timeZone, setTimeZone] = useState(latest?.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone)
   const [reason, setReason] = useState('')
@@ -243,7 +245,8 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
   const change = useChange(
     async () => {
       const [kind, of] = scope.split('/')
-      const input = { name, text, mode, timeZone, reason, application: kind === 'application' ? of! : null, environment: kind === 'environment' ? of! : null }
+      const applicationLabels = kind === 'labels' ? parseLines(labels.replaceAll(',', '\n')).values : null
+      const input = { name, text, mode, timeZone, reason, application: kind === 'application' ? of! : null, environment: kind === 'environment' ? of! : null, applicationLabels }
       return accepted((await ask(PutPolicySet, { input })).putPolicySet)
     },
     (payload) => {
@@ -271,6 +274,7 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
           <Field id={`${id}-scope`} label="Concerns" help="It never changes. Inner sets can only make stricter what outer ones decide." problem={problem('application') ?? problem('environment')}>
             <select id={`${id}-scope`} aria-describedby={`${id}-scope-notes`} value={scope} onChange={(e) => setScope(e.target.value)}>
               <option value="">the whole organization</option>
+              <option value="labels">applications with labels</option>
               <optgroup label="An application">
                 {targets.data?.applications.nodes.map((a) => (
                   <option key={a.id} value={`application/${a.name}`}>
@@ -287,6 +291,11 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
               </optgroup>
             </select>
           </Field>
+          {scope === 'labels' && (
+            <Field id={`${id}-labels`} label="Labels" help="All have to match, such as tier=critical, team=web." problem={problem('applicationLabels')}>
+              <input id={`${id}-labels`} aria-describedby={`${id}-labels-notes`} required value={labels} onChange={(e) => setLabels(e.target.value)} />
+            </Field>
+          )}
         </>
       )}
       <Field id={`${id}-mode`} label="State" problem={problem('mode')} help="Rollouts under way keep the versions that they were created with, and the new one counts as well.">
@@ -300,7 +309,7 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
         <input id={`${id}-zone`} aria-describedby={`${id}-zone-notes`} required value={timeZone} onChange={(e) => setTimeZone(e.target.value)} />
       </Field>
       <Reason value={reason} onChange={setReason} required />
-      <FormError error={change.error} shown={(path) => ['name', 'mode', 'timeZone', 'application', 'environment'].includes(path[0] ?? '')} />
+      <FormError error={change.error} shown={(path) => ['name', 'mode', 'timeZone', 'application', 'environment', 'applicationLabels'].includes(path[0] ?? '')} />
     </Dialog>
   )
 }
