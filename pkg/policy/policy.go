@@ -2,7 +2,7 @@
 // fail closed (D51).
 //
 // It is pure: it reads no store and no clock. What a policy may ask of, a Request has. Nothing here decides which policies concern a
-// request: the caller passes those of the organization, the application and the environment as levels.
+// request: the caller passes those of the installation, the organization, groups, the application and the environment as levels.
 //
 // Three rules differ from plain Cedar, and each is stricter:
 //   - a policy that cannot be evaluated denies, where Cedar skips it, so that a broken forbid does not fail open;
@@ -241,7 +241,7 @@ type Member struct {
 	DryRun bool
 }
 
-// Level are the policy sets of one scope: the organization, an application, or an environment.
+// Level are the policy sets of one scope: the installation, the organization, a group of applications, an application, or an environment.
 type Level struct {
 	// Name is the scope for people: the organization, application "shop".
 	Name    string

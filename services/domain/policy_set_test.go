@@ -302,6 +302,13 @@ func TestPoliciesSeeWhatTheRecordHas(t *testing.T) {
 	w.ok(w.setup.SetDetails(t.Context(), user(), setup.ChangedDetails{Of: shop, Owner: &owner}))
 	r := w.rollout(w.set)
 	w.enter(r, "staging")
+	staging := w.stops(r)[0]
+	w.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: staging.EnvironmentID})
+	for _, d := range w.deployments(staging) {
+		w.report(event.DeploymentStarted{DeploymentID: d.ID})
+		w.report(event.DeploymentHealthy{DeploymentID: d.ID})
+	}
+	w.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: staging.EnvironmentID})
 	w.enter(r, "production", "production")
 	w.want(w.granted(), []string{"staging"})
 	w.ok(w.label(production, map[string]string{"region": "us"}))
@@ -309,6 +316,9 @@ func TestPoliciesSeeWhatTheRecordHas(t *testing.T) {
 	w.want(w.granted(), []string{"staging", "production"})
 	all, err := w.policies.PolicyDecisionsByRollout(t.Context(), org, []int64{r.ID})
 	w.ok(err)
+	if len(all[r.ID]) == 0 {
+		t.Fatal("found no decision")
+	}
 	asked := all[r.ID][0].Request
 	w.want(asked.Environment.Labels, map[string]string{"region": "us"})
 	w.want([]string{asked.Passed[0].Name, fmt.Sprint(len(asked.VersionSet.Artifacts))}, []string{"staging", "2"})

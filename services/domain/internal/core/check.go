@@ -80,7 +80,7 @@ func CheckLabels(field string, labels map[string]string) (found []fault.Field) {
 		}
 		if !labelName.MatchString(name) || prefixed && (len(prefix) > 253 || !labelPrefix.MatchString(prefix)) {
 			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf(
-				"found the label %.80q; expected a key such as team or example.com/team: letters, digits, dots, dashes and underscores, at most 63", key,
+				"found the label %.80q; expected a key such as team or example.com/team, with letters, digits, dots, dashes and underscores", key,
 			)})
 			continue
 		}
@@ -137,5 +137,7 @@ func checkLine(field, text string, most int) []fault.Field {
 	if len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
 		return nil
 	}
-	return []fault.Field{{Name: field, Problem: fmt.Sprintf("found %.80q, of %d bytes; expected one line of text, at most %d bytes", text, len(text), most)}}
+	return []fault.Field{{Name: field, Problem: fmt.Sprintf(
+		"found %.80q, of %d bytes; expected one line of text, at most %d bytes", text, len(text), most,
+	)}}
 }

@@ -182,6 +182,12 @@ type ChangePlaces struct {
 	At           time.Time
 }
 
+// PolicyPlace is an environment as policies see it.
+type PolicyPlace = policy.Environment
+
+// MayMentionChanges reports whether a text may have policies about changes of controls.
+func MayMentionChanges(text string) bool { return policy.Mentions(text, policy.ChangeControl) }
+
 // PlacesOfChange asks what a change is about.
 type PlacesOfChange struct {
 	// Application is what it names, and GoesTo an application all of whose environments it is about; 0 for none.

@@ -2383,7 +2383,7 @@ CREATE TABLE cd_policy_decisions (
     CONSTRAINT cd_policy_decisions_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_policy_decisions_decision_is_bounded CHECK ((length((decision)::text) <= 1048576)),
     CONSTRAINT cd_policy_decisions_only_of_controls CHECK (((rollout_id IS NOT NULL) OR (gate_id = 'control.change'::text))),
-    CONSTRAINT cd_policy_decisions_request_is_bounded CHECK ((length((request)::text) <= 131072)),
+    CONSTRAINT cd_policy_decisions_request_is_bounded CHECK ((length((request)::text) <= 524288)),
     CONSTRAINT cd_policy_decisions_verdict_is_known CHECK ((verdict = ANY (ARRAY['allow'::text, 'needs_approval'::text, 'deny'::text])))
 );
 CREATE INDEX cd_policy_decisions_by_rollout ON cd_policy_decisions USING btree (organization_id, rollout_id, gate_id, id);
@@ -2411,18 +2411,22 @@ CREATE TABLE cd_policy_sets (
     version integer NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    application_labels jsonb,
     CONSTRAINT cd_policy_sets_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_policy_sets_name_is_unique UNIQUE (organization_id, name),
     CONSTRAINT cd_policy_sets_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_policy_sets_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_policy_sets_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_policy_sets_labels_are_some CHECK (((jsonb_typeof(application_labels) = 'object'::text) AND (application_labels <> '{}'::jsonb) AND (octet_length((application_labels)::text) <= 16000))),
     CONSTRAINT cd_policy_sets_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
-    CONSTRAINT cd_policy_sets_scope_is_one CHECK (((application_id IS NULL) OR (environment_id IS NULL))),
+    CONSTRAINT cd_policy_sets_scope_is_one CHECK ((num_nonnulls(application_id, environment_id, application_labels) <= 1)),
     CONSTRAINT cd_policy_sets_version_counts CHECK ((version >= 1))
 );
 CREATE TRIGGER cd_policy_sets_touch BEFORE UPDATE ON cd_policy_sets FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_policy_sets IS
-    'Named sets of policies, each of the organization, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.';
+    'Named sets of policies, each of the organization, of the applications with some labels, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.';
+COMMENT ON COLUMN cd_policy_sets.application_labels IS
+    'The labels that an application has to have for the set to concern it; null for other scopes.';
 COMMENT ON COLUMN cd_policy_sets.version IS
     'The latest version, which is in force as its mode says.';
 

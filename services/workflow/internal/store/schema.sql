@@ -81,13 +81,17 @@ CREATE TABLE call_policy (
     policies text NOT NULL,
     application bigint NOT NULL,
     environment bigint NOT NULL,
+    application_labels jsonb,
     CONSTRAINT call_policy_pkey PRIMARY KEY (organization, name),
     CONSTRAINT call_policy_application_check CHECK ((application >= 0)),
+    CONSTRAINT call_policy_application_labels_check CHECK ((jsonb_typeof(application_labels) = 'object'::text)),
     CONSTRAINT call_policy_environment_check CHECK ((environment >= 0)),
     CONSTRAINT call_policy_organization_check CHECK ((organization > 0)),
     CONSTRAINT call_policy_policies_check CHECK ((octet_length(policies) <= 65536)),
     CONSTRAINT call_policy_version_check CHECK ((version > 0))
 );
+COMMENT ON COLUMN call_policy.application_labels IS
+    'The labels that an application has to have for the set to be about it; null for other scopes.';
 
 CREATE TABLE channel (
     token text NOT NULL,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
@@ -51,7 +50,7 @@ type PolicyTx interface {
 	PolicyRequester(ctx context.Context, rollout int64) (core.Actor, error)
 	// PolicyPlaces are environments as policies see them, by number; LastFailureIn is why a deployment in an environment of a rollout has failed
 	// or degraded last, and empty where none has.
-	PolicyPlaces(ctx context.Context, environments []int64) (map[int64]rules.Environment, error)
+	PolicyPlaces(ctx context.Context, environments []int64) (map[int64]core.PolicyPlace, error)
 	LastFailureIn(ctx context.Context, rolloutEnvironment int64) (string, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)

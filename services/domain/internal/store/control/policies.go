@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
-	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
@@ -318,7 +317,7 @@ func (w Writes) ChangeRules(ctx context.Context, member int64) (rules core.Chang
 		return policySet(row.PolicySet, row.PolicyVersion)
 	})
 	for _, s := range w.Installation {
-		if mentions(s.Text) {
+		if core.MayMentionChanges(s.Text) {
 			rules.Sets = append(rules.Sets, s)
 		}
 	}
@@ -350,21 +349,21 @@ func (w Writes) ChangePlaces(ctx context.Context, c core.PlacesOfChange) (core.C
 }
 
 // PolicyPlaces implements rollout.PolicyTx.
-func (w Writes) PolicyPlaces(ctx context.Context, environments []int64) (map[int64]rules.Environment, error) {
+func (w Writes) PolicyPlaces(ctx context.Context, environments []int64) (map[int64]core.PolicyPlace, error) {
 	if len(environments) == 0 {
-		return map[int64]rules.Environment{}, nil
+		return map[int64]core.PolicyPlace{}, nil
 	}
 	return w.policyPlaces(ctx, query.PolicyPlacesParams{OrganizationID: w.Entered, Ids: environments})
 }
 
-func (w Writes) policyPlaces(ctx context.Context, p query.PolicyPlacesParams) (map[int64]rules.Environment, error) {
+func (w Writes) policyPlaces(ctx context.Context, p query.PolicyPlacesParams) (map[int64]core.PolicyPlace, error) {
 	rows, err := w.Q.PolicyPlaces(ctx, p)
 	if err != nil {
 		return nil, pg.Classify(err, "read environments for policies")
 	}
-	found := make(map[int64]rules.Environment, len(rows))
+	found := make(map[int64]core.PolicyPlace, len(rows))
 	for _, row := range rows {
-		e := rules.Environment{Name: row.Name, Tier: row.Tier, Driver: row.Driver}
+		e := core.PolicyPlace{Name: row.Name, Tier: row.Tier, Driver: row.Driver}
 		if err := errors.Join(json.Unmarshal(row.Labels, &e.Labels), json.Unmarshal(row.Agents, &e.Agents)); err != nil {
 			return nil, fmt.Errorf("read labels of environment %d: %w", row.ID, err)
 		}
@@ -394,6 +393,3 @@ func sameRequest(a, b []byte) bool {
 	}
 	return reflect.DeepEqual(x, y)
 }
-
-// mentions reports whether a text may have policies about changes of controls.
-func mentions(text string) bool { return rules.Mentions(text, rules.ChangeControl) }

@@ -85,7 +85,7 @@ func runOf(organization int64, workflow, root string, inputs []byte) (Run, error
 				ID   int64  `json:"id"`
 				Name string `json:"name"`
 			} `json:"application"`
-			// Labels are there only where the application has some.
+			// Labels is absent where the application has none.
 			Labels       map[string]string `json:"application_labels"`
 			Environments []struct {
 				ID   int64  `json:"id"`
