@@ -255,7 +255,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"whereComponent":    {`(name: "zlib")`}, "whereDigest": {`(digest: "` + digest(1) + `")`},
 		"componentChanges": {`(before: "versionset_1", after: "versionset_1")`},
 		"forgeAccounts":    {""}, "workflowFunctions": {""},
-		"policySets": {""}, "policySetVersions": {`(name: "rules")`}, "policyDecision": {`(id: "policydecision_1")`}, "controlDecisions": {""},
+		"policySets": {""}, "installationPolicies": {""}, "policySetVersions": {`(name: "rules")`}, "policyDecision": {`(id: "policydecision_1")`}, "controlDecisions": {""},
 		"callRequests": {"", `(pending: false)`}, "callRequest": {`(id: "callrequest_1")`},
 		"simulatePolicies": {
 			`(input: {name: "rules", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
