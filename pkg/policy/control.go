@@ -107,6 +107,11 @@ func Mentions(text string, own Action) bool {
 	return strings.Contains(text, string(own)) || strings.Contains(text, `\`) // which may write any letter
 }
 
+// MentionsAttribute reports the same of an attribute of an entity.
+func MentionsAttribute(text, attribute string) bool {
+	return strings.Contains(text, attribute) || strings.Contains(text, `\`)
+}
+
 // CombineFor makes the policies ready that decide about an action. Sets and levels that are not about it are left out.
 func CombineFor(a Action, levels ...Level) (*Set, error) {
 	return combine(levels, func(d *Document) bool { return d.Concerns(a) })

@@ -129,3 +129,46 @@ func TestPoliciesOfTheInstallationAreInherited(t *testing.T) {
 		t.Errorf("a policy that is not valid: found %v; want it refused", err)
 	}
 }
+
+// D51: whom a policy stops by a label or an owner does not change either, of an application or an environment: that takes the right to
+// configure the policies. A change is decided by what was before.
+func TestNoLabelOrOwnerIsChangedToGetPastAPolicy(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	application := core.Detailed{Kind: core.ChangedApplication, ID: w.application.ID}
+	environment := core.Detailed{Kind: core.ChangedEnvironment, ID: w.production.ID}
+	configures := user()
+	configures.Permissions = 0
+	configures.Grants = []core.Grant{
+		{Permissions: core.PermissionsOf(core.MayConfigure), Applications: []int64{w.application.ID}},
+		{Permissions: core.PermissionsOf(core.MayConfigure), Environments: []int64{w.production.ID}},
+	}
+	label := func(of core.Detailed) error {
+		return w.setup.SetLabels(t.Context(), configures, setup.ChangedLabels{Of: of, Set: map[string]string{"tier": "low"}})
+	}
+	own := func(a core.Actor, of core.Detailed, owner string) error {
+		return w.setup.SetDetails(t.Context(), a, setup.ChangedDetails{Of: of, Owner: &owner})
+	}
+	w.ok(own(configures, application, "web"))
+	w.put(policy.NewPolicySet{Name: "asks", Text: `@id("base") permit (principal, action, resource);
+@id("tier") forbid (principal, action == Action::"environment.enter", resource) when {
+  resource.labels.contains("tier=critical") || context.application.owner == "nobody" };`})
+	for _, of := range []core.Detailed{application, environment} {
+		if err := label(of); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), `the policy set "asks" asks of labels`) {
+			t.Errorf("labels of the %s: found %v; want it denied", of.Kind, err)
+		}
+		if err := own(configures, of, "mine"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), `the policy set "asks" asks of owner`) {
+			t.Errorf("the owner of the %s: found %v; want it denied", of.Kind, err)
+		}
+	}
+	described := "takes orders"
+	w.ok(w.setup.SetDetails(t.Context(), configures, setup.ChangedDetails{Of: application, Description: &described}))
+	w.put(policy.NewPolicySet{Name: "asks", Mode: core.PolicyOff})
+	w.ok(label(application))
+	w.put(policy.NewPolicySet{Name: "changes", Text: `@id("base") permit (principal, action, resource);
+@id("kept") forbid (principal, action == Action::"control.change", resource) when {
+  context.action == "setDetails" && context has application && context.application.owner == "web" };`})
+	if err := own(user(), application, "shop"); err == nil || !strings.Contains(err.Error(), "policy changes/kept denies it") {
+		t.Errorf("the owner changes: found %v; want it decided by the owner of before", err)
+	}
+}

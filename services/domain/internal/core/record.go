@@ -188,6 +188,9 @@ type PolicyPlace = policy.Environment
 // MayMentionChanges reports whether a text may have policies about changes of controls.
 func MayMentionChanges(text string) bool { return policy.Mentions(text, policy.ChangeControl) }
 
+// MentionsAttribute reports whether a text may have policies that ask of an attribute of an entity.
+func MentionsAttribute(text, attribute string) bool { return policy.MentionsAttribute(text, attribute) }
+
 // PlacesOfChange asks what a change is about.
 type PlacesOfChange struct {
 	// Application is what it names, and GoesTo an application all of whose environments it is about; 0 for none.

@@ -65,6 +65,7 @@ type (
 		CreateEnvironment(ctx context.Context, a core.Actor, n setup.NewEnvironment) (core.Environment, error)
 		UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
 		SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
+		SetDetails(ctx context.Context, a core.Actor, n setup.ChangedDetails) error
 		ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
@@ -125,6 +126,9 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, po
 		}),
 		core.ActionSetLabels: again(func(ctx context.Context, a core.Actor, in setup.ChangedLabels) error {
 			return places.SetLabels(ctx, a, in)
+		}),
+		core.ActionSetDetails: again(func(ctx context.Context, a core.Actor, in setup.ChangedDetails) error {
+			return places.SetDetails(ctx, a, in)
 		}),
 		core.ActionArchiveEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ArchivingInput) error {
 			return only(places.ArchiveEnvironment(ctx, a, in.ID, in.Reason))

@@ -56,6 +56,9 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if err := mayLeave(ctx, tx, a, n.Of, at.details.Labels, after.Labels); err != nil {
 			return err
 		}
+		if err := mayChange(ctx, tx, a, n.Of, "labels"); err != nil {
+			return err
+		}
 		at.change.Reason = n.Reason
 		// Recorded while the former ones hold: policies that select by labels decide about it.
 		err = core.Record(ctx, tx, a, at.change, map[string]any{"labels": at.details.Labels}, map[string]any{"labels": after.Labels})
@@ -69,6 +72,29 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	})
 	u.wake()
 	return err
+}
+
+// mayChange is nil where no policy set that is not off asks of an attribute of applications and environments, or the actor may configure
+// policies everywhere: who configures one of them is not let past a policy by what they set themselves (D51).
+func mayChange(ctx context.Context, tx Tx, a core.Actor, of core.Detailed, attribute string) error {
+	if of.Kind != core.ChangedApplication && of.Kind != core.ChangedEnvironment {
+		return nil // policies see nothing of a service but its name
+	}
+	err := a.MayIn(core.ActionPutPolicySet)
+	if err == nil {
+		return nil
+	}
+	sets, failed := tx.PolicySets(ctx, a.Organization)
+	if failed != nil {
+		return failed
+	}
+	for _, s := range append(sets, tx.InstallationPolicies()...) {
+		if s.Mode != core.PolicyOff && core.MentionsAttribute(s.Text, attribute) {
+			return fault.Because(err, fault.ClassOf(err), "the policy set %q asks of %s, which so takes the right to configure policies of the "+
+				"organization to change: %s", s.Name, attribute, fault.Public(err))
+		}
+	}
+	return nil
 }
 
 // mayLeave is nil where a change of labels takes an application out of no policy set of a group, or the actor may configure policies
@@ -103,7 +129,8 @@ type ChangedDetails struct {
 	Reason             string
 }
 
-// SetDetails changes the description, the owner and the links (D57). Repeating it is a no-op.
+// SetDetails changes the description, the owner and the links (D57). Policies ask of the owner, so that it is a control. Repeating it is a
+// no-op.
 func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetails) error {
 	found := core.CheckLinks("/setLinks", n.SetLinks)
 	if n.Owner != nil {
@@ -121,7 +148,8 @@ func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetail
 	if err := core.CheckReason(n.Reason); err != nil {
 		return err
 	}
-	return core.Within(ctx, u.store, a, core.ActionSetDetails, func(ctx context.Context, tx Tx) error {
+	a = a.Proposing(n)
+	err := core.Within(ctx, u.store, a, core.ActionSetDetails, func(ctx context.Context, tx Tx) error {
 		at, err := u.detailed(ctx, tx, a, core.ActionSetDetails, n.Of)
 		if err != nil {
 			return err
@@ -137,9 +165,21 @@ func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetail
 		if found := core.CheckLinks("/setLinks", after.Links); len(found) > 0 {
 			return fault.InvalidFields(found...)
 		}
-		moved := after.Owner != at.details.Owner || !maps.Equal(after.Links, at.details.Links)
+		owned := after.Owner != at.details.Owner
+		moved := owned || !maps.Equal(after.Links, at.details.Links)
 		if !moved && described == at.description {
 			return nil
+		}
+		if owned {
+			if err := mayChange(ctx, tx, a, n.Of, "owner"); err != nil {
+				return err
+			}
+		}
+		// Recorded while the former owner holds: policies that ask of it decide about the change. Descriptions and links are no control.
+		at.change.Reason, at.change.Stricter = n.Reason, !owned
+		err = core.Record(ctx, tx, a, at.change, detailState(at.description, at.details), detailState(described, after))
+		if err != nil {
+			return err
 		}
 		if moved {
 			if err := tx.SaveDetails(ctx, n.Of, after); err != nil {
@@ -151,9 +191,13 @@ func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetail
 				return err
 			}
 		}
-		at.change.Reason = n.Reason
-		return core.Record(ctx, tx, a, at.change, detailState(at.description, at.details), detailState(described, after))
+		if !owned {
+			return nil
+		}
+		return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now())
 	})
+	u.wake()
+	return err
 }
 
 // changed are values with some set and others ended.

@@ -44,19 +44,26 @@ func (u *UseCases) UpdateEnvironment(ctx context.Context, a core.Actor, n Change
 		if err != nil || !rebinds && next.Description == e.Description {
 			return err
 		}
+		if rebinds {
+			if err := u.mayRebind(ctx, tx, a, e, next); err != nil {
+				return err
+			}
+		}
+		// Recorded while the former binding is in force: policies that ask of drivers and agents decide about it.
+		change := environmentChange(core.ActionUpdateEnvironment, made)
+		change.Reason = n.Reason
+		if err := core.Record(ctx, tx, a, change, boundState(e), boundState(next)); err != nil {
+			return err
+		}
 		if made.Description = next.Description; made.Description != e.Description {
 			if err := tx.DescribeEnvironment(ctx, e.ID, made.Description); err != nil {
 				return err
 			}
 		}
 		if rebinds {
-			if made, err = u.rebind(ctx, tx, a, e, next); err != nil {
-				return err
-			}
+			made, err = u.rebind(ctx, tx, a, e, next)
 		}
-		change := environmentChange(core.ActionUpdateEnvironment, made)
-		change.Reason = n.Reason
-		return core.Record(ctx, tx, a, change, boundState(e), boundState(next))
+		return err
 	})
 	u.wake()
 	return made, err
@@ -106,14 +113,16 @@ func (u *UseCases) nextOf(e core.BoundEnvironment, n ChangedEnvironment) (next c
 	})
 }
 
+// mayRebind is nil when the actor may put the next binding of an environment in force.
+func (u *UseCases) mayRebind(ctx context.Context, tx Tx, a core.Actor, e, next core.BoundEnvironment) error {
+	if err := u.mayBind(a, core.ActionUpdateEnvironment, next.Binding.DriverRef, next.Binding.DriverConfig, next.Binding.Fleet); err != nil {
+		return err
+	}
+	return u.mayMove(ctx, tx, a, e, next)
+}
+
 // rebind puts the next binding of an environment in force.
 func (u *UseCases) rebind(ctx context.Context, tx Tx, a core.Actor, e, next core.BoundEnvironment) (core.Environment, error) {
-	if err := u.mayBind(a, core.ActionUpdateEnvironment, next.Binding.DriverRef, next.Binding.DriverConfig, next.Binding.Fleet); err != nil {
-		return e.Environment, err
-	}
-	if err := u.mayMove(ctx, tx, a, e, next); err != nil {
-		return e.Environment, err
-	}
 	var err error
 	next.Binding, err = tx.AddDriverBinding(ctx, core.DriverBinding{
 		EnvironmentID: e.ID, Version: next.Binding.Version, DriverRef: next.Binding.DriverRef, DriverConfig: next.Binding.DriverConfig,

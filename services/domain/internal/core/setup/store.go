@@ -55,6 +55,8 @@ type Tx interface {
 	DetailReads
 	// PolicySets are all of the organization in their latest versions.
 	PolicySets(ctx context.Context, organization int64) ([]core.PolicySet, error)
+	// InstallationPolicies are the sets of the operator that are not off.
+	InstallationPolicies() []core.PolicySet
 	// SaveDetails replaces those of one thing.
 	SaveDetails(ctx context.Context, of core.Detailed, d core.Details) error
 	// DescribeApplication and DescribeService change a description.

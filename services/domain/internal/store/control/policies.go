@@ -348,6 +348,9 @@ func (w Writes) ChangePlaces(ctx context.Context, c core.PlacesOfChange) (core.C
 	return p, err
 }
 
+// InstallationPolicies implements setup.Tx.
+func (w Writes) InstallationPolicies() []core.PolicySet { return w.Installation }
+
 // PolicyPlaces implements rollout.PolicyTx.
 func (w Writes) PolicyPlaces(ctx context.Context, environments []int64) (map[int64]core.PolicyPlace, error) {
 	if len(environments) == 0 {
