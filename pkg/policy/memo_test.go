@@ -133,7 +133,7 @@ func TestWhatIsRememberedIsWhatWouldBeDecided(t *testing.T) {
 			name := func() string { return pick(r, "a", "b", "c") }
 			caller := NewCaller(Call{
 				Principal: Principal{Kind: pick(r, User, Machine, System), ID: name(), Name: "n", Groups: []string{name()}}, Run: "r" + pick(r, "1", "2"),
-				Application: pick(r, "", "a", "b"), Environments: []Environment{{name(), "qa"}},
+				Application: pick(r, "", "a", "b"), Environments: []Environment{{Name: name(), Tier: "qa"}},
 			})
 			for range 50 {
 				function, args, at := name(), randomArguments(r), began.Add(time.Duration(r.IntN(3600*30))*time.Second)

@@ -227,3 +227,32 @@ func TestAnotherSelectionHasAnotherNewest(t *testing.T) {
 		t.Errorf("the newest after a publication is %s, want 1", got)
 	}
 }
+
+// D51: during a rolling upgrade, a replica that does not know groups of applications, and takes their policies for those of the organization,
+// begins no rollout and reports no version of such a set.
+func TestAReplicaThatDoesNotKnowGroupsLeavesTheirPoliciesAlone(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.put(policy.NewPolicySet{Name: "critical", Labels: map[string]string{"tier": "critical"}, Text: allowed})
+	_, err := w.pool.Exec(t.Context(), `
+		CREATE FUNCTION a_earlier() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN PERFORM set_config('lockstep.controls', '2', true); RETURN NEW; END $$;
+		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION a_earlier();
+		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_policy_versions FOR EACH ROW EXECUTE FUNCTION a_earlier()`)
+	w.ok(err)
+	_, err = w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "policies of groups of applications") {
+		t.Errorf("an earlier release begins a rollout: %v", err)
+	}
+	put := func() error {
+		_, err := w.policies.PutPolicySet(t.Context(), user(), policy.NewPolicySet{Name: "critical", Mode: core.PolicyOff, Reason: "a test"})
+		return err
+	}
+	if err := put(); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the applications of a policy set") {
+		t.Errorf("an earlier release reports a version of the set: %v", err)
+	}
+	_, err = w.pool.Exec(t.Context(), `DROP TRIGGER a_earlier ON cd_policy_versions`)
+	w.ok(err)
+	w.ok(put())
+	w.rollout(w.set) // no policy of a group is in force
+}

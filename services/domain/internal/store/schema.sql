@@ -2455,6 +2455,7 @@ CREATE TABLE cd_policy_versions (
 );
 CREATE TRIGGER cd_policy_versions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_versions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_policy_versions_are_kept BEFORE TRUNCATE ON cd_policy_versions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_policy_versions_controls_are_known BEFORE INSERT ON cd_policy_versions FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 COMMENT ON TABLE cd_policy_versions IS
     'The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.';
 COMMENT ON COLUMN cd_policy_versions.mode IS
@@ -3121,7 +3122,7 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 2))) EXECUTE FUNCTION cd_refuse_unknown_controls();
+CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
@@ -3202,7 +3203,7 @@ CREATE INDEX cd_rollouts_by_version_set ON cd_rollouts USING btree (organization
 CREATE INDEX cd_rollouts_of_application_by_finish ON cd_rollouts USING btree (organization_id, application_id, finished_at, id);
 CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING btree (organization_id, application_id) WHERE (state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text]));
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 1)) EXECUTE FUNCTION cd_refuse_unknown_controls();
+CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollouts_mark_forge AFTER UPDATE OF state ON cd_rollouts FOR EACH ROW WHEN (((new.state IS DISTINCT FROM old.state) AND (new.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])))) EXECUTE FUNCTION cd_mark_forge_end();
 CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
@@ -4732,7 +4733,7 @@ DECLARE
     known   CONSTANT integer := COALESCE(NULLIF(current_setting('lockstep.controls', true), ''), '0')::integer;
 BEGIN
     SELECT CASE
-        WHEN TG_TABLE_NAME = 'cd_rollout_transitions' AND EXISTS (SELECT FROM cd_rollout_environments e
+        WHEN known < 2 AND TG_TABLE_NAME = 'cd_rollout_transitions' AND EXISTS (SELECT FROM cd_rollout_environments e
             JOIN cd_rollout_fleets f ON f.organization_id = e.organization_id AND f.rollout_environment_id = e.id
             WHERE e.organization_id = NEW.organization_id AND e.rollout_id = (to_jsonb(NEW) ->> 'rollout_id')::bigint)
             THEN 'the waves of a fleet'
@@ -4744,7 +4745,13 @@ BEGIN
             AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l
                 WHERE l.organization_id = b.organization_id AND l.environment_id = b.environment_id))
             THEN 'the fleet of an environment'
-        WHEN known > 0 OR TG_TABLE_NAME IN ('cd_rollout_environments', 'cd_environment_driver_bindings') THEN NULL -- fleets are the only ones that it does not know
+        WHEN TG_TABLE_NAME = 'cd_policy_versions' THEN (SELECT 'the applications of a policy set' FROM cd_policy_sets s
+            WHERE s.organization_id = NEW.organization_id AND s.id = (to_jsonb(NEW) ->> 'policy_set_id')::bigint AND s.application_labels IS NOT NULL)
+        WHEN TG_TABLE_NAME IN ('cd_rollouts', 'cd_rollout_transitions') AND EXISTS (SELECT FROM cd_policy_sets s
+            JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
+            WHERE s.organization_id = NEW.organization_id AND s.application_labels IS NOT NULL AND v.mode <> 'off')
+            THEN 'policies of groups of applications'
+        WHEN known > 0 OR TG_TABLE_NAME IN ('cd_rollout_environments', 'cd_environment_driver_bindings') THEN NULL -- it knows the others
         WHEN TG_TABLE_NAME = 'cd_rollout_transitions'
             AND EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = NEW.organization_id AND r.id = (to_jsonb(NEW) ->> 'rollout_id')::bigint AND r.passages)
             THEN 'the conditions that the rollout has pinned'

@@ -92,6 +92,7 @@ ON CONFLICT (organization, name) DO UPDATE SET
     version = excluded.version, mode = excluded.mode, time_zone = excluded.time_zone, policies = excluded.policies,
     application = excluded.application, environment = excluded.environment, application_labels = excluded.application_labels
 WHERE call_policy.version < excluded.version
+    OR call_policy.version = excluded.version AND call_policy.application_labels IS NULL AND excluded.application_labels IS NOT NULL
 `
 
 type SaveCallPolicyParams struct {
@@ -106,7 +107,8 @@ type SaveCallPolicyParams struct {
 	ApplicationLabels []byte
 }
 
-// Reports come more than once and in any order: that with the highest version stays.
+// Reports come more than once and in any order: that with the highest version stays. A release that does not know groups has stored their sets
+// without labels.
 func (q *Queries) SaveCallPolicy(ctx context.Context, arg SaveCallPolicyParams) error {
 	_, err := q.db.Exec(ctx, saveCallPolicy,
 		arg.Organization,
