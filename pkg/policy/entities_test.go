@@ -29,7 +29,7 @@ func TestPoliciesAskOfEveryEntity(t *testing.T) {
 	for _, condition := range []string{
 		`context.application.labels.contains("team=payments")`, `context.application.owner == "payments"`,
 		`resource.labels.contains("region=eu") && resource.labels.contains("trial=")`,
-		`resource has driver && resource.driver == Driver::"argo-rollouts@2"`, `resource has driver && resource.driver.name == "argo-rollouts"`,
+		`resource has driver && resource.driver == Driver::"argo-rollouts@2"`, `resource has driver && resource has driver && resource.driver.name == "argo-rollouts"`,
 		`resource.agents.contains(Agent::"eu-1")`, `resource.agents.contains(Agent::"eu-1") && Agent::"eu-1".labels.contains("ring=2")`,
 		`context has rollout && context.rollout == Rollout::"12"`,
 		`context has rollout && context.rollout.automatic && !context.rollout.rollback && context.rollout.minutesOld > 60`,
@@ -103,4 +103,25 @@ func TestRequestsWithManyLabelsAreDecided(t *testing.T) {
 		r.Environments = append(r.Environments, policy.Environment{Name: fmt.Sprintf("e%d", i), Tier: "production", Labels: labels})
 	}
 	expect(t, one(t, base).Decide(r), policy.Allow, "")
+}
+
+// A request that is made short decides the same: each environment has its details once, and agents are left out that no policy asks of.
+func TestAShortRequestDecidesTheSame(t *testing.T) {
+	t.Parallel()
+	r := known()
+	r.Completed, r.Passed = []policy.Environment{*r.Environment}, []policy.Environment{{Name: "production", Tier: "production", Driver: "other@1"}}
+	text := base + `@id("no") forbid (principal, action == Action::"environment.enter", resource) when {
+  resource.agents.contains(Agent::"eu-1") && resource.labels.contains("region=eu") && resource has driver && resource.driver.name == "argo-rollouts" };`
+	short, set := r.Short(text), one(t, text)
+	if len(short.Completed[0].Labels) != 0 || len(short.Environment.Agents) != 1 || len(r.Completed[0].Labels) == 0 {
+		t.Errorf("found %+v; expected the details once, and the request of before as it was", short)
+	}
+	for _, asked := range []policy.Request{r, short} {
+		if d := set.Decide(asked); d.Verdict != policy.Deny || !strings.Contains(d.Sentence(), "/no denies it") {
+			t.Errorf("found %s: %s; expected that it matches", d.Verdict, d.Sentence())
+		}
+	}
+	if short = r.Short(base); len(short.Environment.Agents) != 0 || len(short.Environment.Labels) == 0 {
+		t.Errorf("found %+v; expected no agents", short.Environment)
+	}
 }

@@ -152,6 +152,8 @@ type world struct {
 	zones   map[string]cedar.Request
 	// calls means that the entities are those of the schema of calls, which has fewer attributes.
 	calls bool
+	// detailed are the environments whose details are known.
+	detailed map[types.EntityUID]bool
 }
 
 // Get implements types.EntityGetter.
@@ -172,7 +174,7 @@ func (r Request) world() (*world, error) {
 	if len(encoded) > MaxRequest {
 		return nil, fmt.Errorf("found a request of %d bytes; expected at most %d", len(encoded), MaxRequest)
 	}
-	w := &world{entities: types.EntityMap{}, at: r.At, zones: map[string]cedar.Request{}}
+	w := &world{detailed: map[types.EntityUID]bool{}, entities: types.EntityMap{}, at: r.At, zones: map[string]cedar.Request{}}
 	if w.base.Principal, err = w.principal(r.Principal); err != nil {
 		return nil, err
 	}
@@ -288,6 +290,12 @@ func (w *world) principal(p Principal) (types.EntityUID, error) {
 func (w *world) environment(e Environment) types.EntityUID {
 	if w.calls {
 		return w.entity("Environment", e.Name, cedar.RecordMap{"tier": types.String(e.Tier)})
+	}
+	if uid := types.NewEntityUID("Environment", types.String(e.Name)); w.detailed[uid] {
+		return uid // a request has the details of an environment once
+	}
+	if len(e.Labels)+len(e.Agents) > 0 || e.Driver != "" {
+		w.detailed[types.NewEntityUID("Environment", types.String(e.Name))] = true
 	}
 	agents := make([]types.Value, len(e.Agents))
 	for i, a := range e.Agents {

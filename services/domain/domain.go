@@ -392,8 +392,8 @@ func assemble(
 		return nil, err
 	}
 	s.store = store.New(store.Deps{
-		Installation: installation,
-		Pool:         pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
+		Installation: installation, AgentsOf: s.agentsOf,
+		Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
 		Publish: outbox.Add,
 	})
 	drivers.Kept = s.store

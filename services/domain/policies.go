@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -48,4 +49,17 @@ func (c Config) installation() (all []core.PolicySet, err error) {
 		}
 	}
 	return all, nil
+}
+
+// agentsOf are the agents that the configuration of a driver names; none for a driver that is not installed.
+func (s *service) agentsOf(driver string, config json.RawMessage) ([]int64, error) {
+	named, err := s.drivers.Now().Agents(driver, config)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	numbers := make([]int64, len(named))
+	for i, n := range named {
+		numbers[i] = n.Number
+	}
+	return numbers, err
 }

@@ -185,6 +185,9 @@ type ChangePlaces struct {
 // PolicyPlace is an environment as policies see it.
 type PolicyPlace = policy.Environment
 
+// PolicyAgent is an agent as policies see it.
+type PolicyAgent = policy.Agent
+
 // MayMentionChanges reports whether a text may have policies about changes of controls.
 func MayMentionChanges(text string) bool { return policy.Mentions(text, policy.ChangeControl) }
 
@@ -284,7 +287,11 @@ func judgeChange(ctx context.Context, tx ChangeTx, a Actor, c *Change) error {
 	if err != nil {
 		return err
 	}
-	d := PolicyDecision{GateID: ChangeGate, Request: changeRequest(a, *c, rules, places), CreatedAt: places.At}
+	texts := make([]string, len(rules.Sets))
+	for i, s := range rules.Sets {
+		texts[i] = s.Text
+	}
+	d := PolicyDecision{GateID: ChangeGate, Request: changeRequest(a, *c, rules, places).Short(texts...), CreatedAt: places.At}
 	names := make(map[int64]string, len(places.Environments))
 	for id, e := range places.Environments {
 		names[id] = e.Name

@@ -8,6 +8,7 @@ package store
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"strconv"
@@ -75,6 +76,8 @@ type Deps struct {
 	Applied func(ctx context.Context, tx pgx.Tx, events []event.Event) ([]bool, error)
 	// Installation are the policy sets that the operator has given.
 	Installation []core.PolicySet
+	// AgentsOf are the agents that the configuration of a driver names; none for a driver that is not installed.
+	AgentsOf func(driver string, config json.RawMessage) ([]int64, error)
 	// Publish adds events to the outbox of a transaction.
 	Publish func(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error
 }
@@ -106,7 +109,7 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	line := &pipeline{tx: t}
 	q := query.New(line)
 	inside := &tx{
-		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization, Installation: s.deps.Installation},
+		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization, Installation: s.deps.Installation, AgentsOf: s.deps.AgentsOf},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
 		chatWrites: chatWrites{Q: q, Entered: organization}, feedWrites: feedWrites{Q: q, Entered: organization},

@@ -26,7 +26,7 @@ var refersTo = map[string]string{
 	"changeId":      "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "freezeId": "freeze_1", "chainId": "chain_1", "vetoId": "veto_1", "versionId": "version_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
-	"fromVersionSetId": "versionset_1",
+	"fromVersionSetId": "versionset_1", "subjectId": "application_1",
 }
 
 // example is a value of an input field that names nothing.
@@ -307,6 +307,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 				selection = "applications { files }"
 			case "UnanswerableRule":
 				selection = "problem"
+			case "InstallationPolicySet":
+				selection = "name"
 			}
 			if connection {
 				selection = "nodes { __typename } pageInfo { hasNextPage endCursor }"

@@ -262,6 +262,7 @@ func (u *UseCases) judge(ctx context.Context, p passages, gate string) (*judged,
 	if err != nil {
 		return nil, err
 	}
+	request = request.Short(textsOf(p.policies)...)
 	d := u.policies.Decide(p.policies, point.EnvironmentID, request)
 	if request.Given = p.given(gate, d); len(request.Given) > 0 {
 		d = u.policies.Decide(p.policies, point.EnvironmentID, request)
@@ -298,7 +299,7 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 		return r, err
 	}
 	r.Principal, r.Automatic = core.PolicyPrincipal(requester), requester.Type.Automatic()
-	places, err := p.tx.PolicyPlaces(ctx, p.environmentIDs())
+	places, err := p.tx.PolicyPlaces(ctx, p.rollout.ID, p.environmentIDs())
 	if err != nil {
 		return r, err
 	}
@@ -562,7 +563,7 @@ func (u *UseCases) judgePlan(
 		}
 	}
 	r.Principal = core.PolicyPrincipal(requester)
-	places, err := tx.PolicyPlaces(ctx, p.stopIDs())
+	places, err := tx.PolicyPlaces(ctx, 0, p.stopIDs())
 	if err != nil {
 		return policy.Decision{}, r, err
 	}
@@ -572,6 +573,7 @@ func (u *UseCases) judgePlan(
 	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, more, &r); err != nil {
 		return policy.Decision{}, r, err
 	}
+	r = r.Short(textsOf(concerning)...)
 	return u.policies.Decide(concerning, 0, r), r, nil
 }
 

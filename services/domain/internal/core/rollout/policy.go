@@ -113,6 +113,15 @@ func mayMention(all []core.ConcerningPolicy, action policy.Action) bool {
 	return slices.ContainsFunc(all, func(s core.ConcerningPolicy) bool { return policy.Mentions(s.Text, action) })
 }
 
+// textsOf are the texts of policies.
+func textsOf(all []core.ConcerningPolicy) []string {
+	texts := make([]string, len(all))
+	for i, s := range all {
+		texts[i] = s.Text
+	}
+	return texts
+}
+
 // decideOwn decides by the latest policies and by those that the rollout was created with: the stricter verdict holds. Environments are
 // those whose policies count, by number.
 func (u *UseCases) decideOwn(all []core.ConcerningPolicy, environments map[int64]string, r policy.Request) policy.Decision {
@@ -139,7 +148,7 @@ func (t *tree) ownRequest(ctx context.Context, action policy.Action) (policy.Req
 		Rollback: t.rollout.RollbackOf != 0,
 	}
 	names := map[int64]string{}
-	places, err := t.tx.PolicyPlaces(ctx, t.environmentIDs())
+	places, err := t.tx.PolicyPlaces(ctx, t.rollout.ID, t.environmentIDs())
 	if err != nil {
 		return r, names, err
 	}
@@ -197,7 +206,7 @@ func describeRecord(ctx context.Context, tx Tx, organization, application, set i
 	if err != nil {
 		return err
 	}
-	places, err := tx.PolicyPlaces(ctx, slices.Collect(maps.Keys(ran)))
+	places, err := tx.PolicyPlaces(ctx, 0, slices.Collect(maps.Keys(ran)))
 	r.Passed = slices.Collect(maps.Values(places))
 	slices.SortFunc(r.Passed, func(a, b policy.Environment) int { return strings.Compare(a.Name, b.Name) })
 	return err
@@ -248,6 +257,7 @@ func (u *UseCases) mayComplete(ctx context.Context, t *tree) (policy.Decision, e
 	if _, r.Degraded, err = t.tx.DegradedSince(ctx, t.rollout.ID); err != nil {
 		return policy.Decision{}, err
 	}
+	r = r.Short(textsOf(all)...)
 	d := u.decideOwn(all, names, r)
 	if len(d.Rulings) == 0 {
 		return d, nil
@@ -316,6 +326,7 @@ func (u *UseCases) mayBypass(ctx context.Context, p passages, a core.Actor, gate
 	}
 	r.Principal, r.OwnRollout = core.PolicyPrincipal(a), requester.Principal() == a.Principal()
 	r.Gate, r.Reason, r.Freezes = gate, reason, freezes
+	r = r.Short(textsOf(p.policies)...)
 	d := core.PolicyDecision{
 		RolloutID: p.rollout.ID, GateID: gate + "/" + string(policy.BypassFreeze), Request: r, CreatedAt: p.cause.at,
 		Decision: u.decideOwn(p.policies, names, r),

@@ -387,7 +387,7 @@ func (u *UseCases) policiesAt(
 	if len(concerning) == 0 {
 		return nil, nil
 	}
-	places, err := tx.PolicyPlaces(ctx, p.stopIDs())
+	places, err := tx.PolicyPlaces(ctx, 0, p.stopIDs())
 	if err != nil {
 		return nil, err
 	}
@@ -407,7 +407,7 @@ func (u *UseCases) policiesAt(
 	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, 1, &r); err != nil {
 		return nil, err
 	}
-	d := u.policies.Decide(concerning, p.stops[i].environment.ID, r)
+	d := u.policies.Decide(concerning, p.stops[i].environment.ID, r.Short(textsOf(concerning)...))
 	switch d.Verdict {
 	case policy.Deny:
 		return []Need{{Kind: NeedPolicy, Detail: d.Sentence()}}, nil

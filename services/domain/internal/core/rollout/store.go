@@ -48,9 +48,10 @@ type PolicyTx interface {
 	PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error
 	// PolicyRequester is who created a rollout, with the groups of a member, and without permissions.
 	PolicyRequester(ctx context.Context, rollout int64) (core.Actor, error)
-	// PolicyPlaces are environments as policies see them, by number; LastFailureIn is why a deployment in an environment of a rollout has failed
+	// PolicyPlaces are environments as policies see them, by number, with the drivers that a rollout has pinned, and its targets; with the
+	// present ones for rollout 0. LastFailureIn is why a deployment in an environment of a rollout has failed
 	// or degraded last, and empty where none has.
-	PolicyPlaces(ctx context.Context, environments []int64) (map[int64]core.PolicyPlace, error)
+	PolicyPlaces(ctx context.Context, rollout int64, environments []int64) (map[int64]core.PolicyPlace, error)
 	LastFailureIn(ctx context.Context, rolloutEnvironment int64) (string, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)

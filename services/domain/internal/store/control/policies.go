@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -352,11 +353,11 @@ func (w Writes) ChangePlaces(ctx context.Context, c core.PlacesOfChange) (core.C
 func (w Writes) InstallationPolicies() []core.PolicySet { return w.Installation }
 
 // PolicyPlaces implements rollout.PolicyTx.
-func (w Writes) PolicyPlaces(ctx context.Context, environments []int64) (map[int64]core.PolicyPlace, error) {
+func (w Writes) PolicyPlaces(ctx context.Context, rollout int64, environments []int64) (map[int64]core.PolicyPlace, error) {
 	if len(environments) == 0 {
 		return map[int64]core.PolicyPlace{}, nil
 	}
-	return w.policyPlaces(ctx, query.PolicyPlacesParams{OrganizationID: w.Entered, Ids: environments})
+	return w.policyPlaces(ctx, query.PolicyPlacesParams{OrganizationID: w.Entered, Ids: environments, Rollout: rollout})
 }
 
 func (w Writes) policyPlaces(ctx context.Context, p query.PolicyPlacesParams) (map[int64]core.PolicyPlace, error) {
@@ -367,8 +368,27 @@ func (w Writes) policyPlaces(ctx context.Context, p query.PolicyPlacesParams) (m
 	found := make(map[int64]core.PolicyPlace, len(rows))
 	for _, row := range rows {
 		e := core.PolicyPlace{Name: row.Name, Tier: row.Tier, Driver: row.Driver}
-		if err := errors.Join(json.Unmarshal(row.Labels, &e.Labels), json.Unmarshal(row.Agents, &e.Agents)); err != nil {
+		var agents []struct {
+			core.PolicyAgent
+			ID     int64 `json:"id"`
+			Target bool  `json:"target"`
+		}
+		if err := errors.Join(json.Unmarshal(row.Labels, &e.Labels), json.Unmarshal(row.Agents, &agents)); err != nil {
 			return nil, fmt.Errorf("read labels of environment %d: %w", row.ID, err)
+		}
+		fleet, named := false, []int64(nil)
+		for _, a := range agents {
+			fleet = fleet || a.Target
+		}
+		if len(agents) > 0 && !fleet && w.AgentsOf != nil {
+			if named, err = w.AgentsOf(row.Driver, row.Config); err != nil {
+				return nil, err
+			}
+		}
+		for _, a := range agents {
+			if fleet && a.Target || !fleet && slices.Contains(named, a.ID) {
+				e.Agents = append(e.Agents, a.PolicyAgent)
+			}
 		}
 		found[row.ID] = e
 	}

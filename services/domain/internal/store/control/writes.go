@@ -24,6 +24,8 @@ type Writes struct {
 	Entered int64
 	// Installation are the policy sets that the operator has given.
 	Installation []core.PolicySet
+	// AgentsOf are the agents that the configuration of a driver names; none for a driver that is not installed.
+	AgentsOf func(driver string, config json.RawMessage) ([]int64, error)
 }
 
 // AddFreeze implements freeze.Tx.

@@ -105,15 +105,24 @@ LEFT JOIN cd_applications a ON a.organization_id = @organization_id AND a.id = @
 LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id;
 
 -- name: PolicyPlaces :many
--- Some environments, those that an application goes to, or all, with what policies see of them.
-SELECT v.id, v.name, v.tier, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE((
-    SELECT b.driver_ref FROM cd_environment_driver_bindings b WHERE b.organization_id = v.organization_id AND b.environment_id = v.id
-    ORDER BY b.version DESC LIMIT 1), '')::text AS driver, COALESCE((
-    SELECT jsonb_agg(jsonb_build_object('name', g.name, 'labels', g.labels) ORDER BY g.id) FROM cd_environment_agents ea
-    JOIN cd_agents g ON g.organization_id = ea.organization_id AND g.id = ea.agent_id AND g.revoked_at IS NULL
-    WHERE ea.organization_id = v.organization_id AND ea.environment_id = v.id), '[]')::jsonb AS agents
+-- Some environments, those that an application goes to, or all, with what policies see of them: by the driver binding that a rollout has
+-- pinned, and otherwise the latest. Agents are all that any configuration has named, and the targets of the rollout.
+SELECT v.id, v.name, v.tier, COALESCE(d.labels, '{}')::jsonb AS labels, COALESCE(b.driver_ref, '')::text AS driver,
+    COALESCE(b.driver_config, '{}')::jsonb AS config, COALESCE((
+    SELECT jsonb_agg(jsonb_build_object('id', g.id, 'name', g.name, 'labels', g.labels, 'target', n.target) ORDER BY g.id) FROM (
+        SELECT ea.agent_id, false AS target FROM cd_environment_agents ea
+        WHERE ea.organization_id = v.organization_id AND ea.environment_id = v.id
+        UNION ALL SELECT t.agent_id, true FROM cd_rollout_environments p
+        JOIN cd_rollout_targets t ON t.organization_id = p.organization_id AND t.rollout_environment_id = p.id
+        WHERE p.organization_id = v.organization_id AND p.rollout_id = @rollout::bigint AND p.environment_id = v.id) n
+    JOIN cd_agents g ON g.organization_id = v.organization_id AND g.id = n.agent_id AND g.revoked_at IS NULL), '[]')::jsonb AS agents
 FROM cd_environments v
 LEFT JOIN cd_details d ON d.organization_id = v.organization_id AND d.environment_id = v.id
+LEFT JOIN LATERAL (SELECT l.driver_ref, l.driver_config FROM cd_environment_driver_bindings l
+    LEFT JOIN cd_rollout_environments p ON p.organization_id = l.organization_id AND p.rollout_id = @rollout::bigint AND p.environment_id = v.id
+        AND p.driver_binding_id = l.id
+    WHERE l.organization_id = v.organization_id AND l.environment_id = v.id
+    ORDER BY p.id IS NULL, l.version DESC LIMIT 1) b ON true
 WHERE v.organization_id = @organization_id AND (@everywhere::boolean OR v.id = ANY(@ids::bigint[]) OR EXISTS (
     SELECT FROM cd_application_environments ae
     WHERE ae.organization_id = v.organization_id AND ae.environment_id = v.id AND ae.application_id = @goes_to::bigint AND ae.current));

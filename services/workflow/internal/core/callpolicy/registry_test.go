@@ -206,3 +206,26 @@ func TestSetsOfTheInstallationAreInherited(t *testing.T) {
 		}
 	}
 }
+
+// D51: runs of one application that were created before and after it got a label are decided by their own labels, on one registry.
+func TestRunsOfOneApplicationHaveTheirOwnLabels(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry(stored{{
+		Organization: 1, Name: "critical", Version: 1, Mode: "enforce", TimeZone: "UTC", Text: forbids, Labels: map[string]string{"tier": "critical"},
+	}}, clock.System(), slog.New(slog.DiscardHandler))
+	for _, tt := range []struct {
+		labels map[string]string
+		want   policy.Verdict
+	}{
+		{nil, policy.Allow},
+		{map[string]string{"tier": "critical"}, policy.Deny},
+		{map[string]string{"tier": "low"}, policy.Allow},
+		{map[string]string{"tier": "critical", "team": "web"}, policy.Deny},
+	} {
+		run := Run{Organization: 1, Workflow: "rollout-1", Application: 3, Name: "shop", Labels: tt.labels}.ready()
+		d, _, err := r.Decide(t.Context(), run, "act", nil, nil)
+		if err != nil || d.Verdict != tt.want {
+			t.Errorf("%v: found %s %v: %s; want %s", tt.labels, d.Verdict, err, d.Sentence(), tt.want)
+		}
+	}
+}
