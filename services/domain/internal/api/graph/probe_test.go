@@ -42,6 +42,8 @@ func example(t *testing.T, schema *ast.Schema, typ *ast.Type, name string) any {
 			return "oci-image@1"
 		case "checkKeys":
 			return "healthy"
+		case "url":
+			return "https://example.com"
 		}
 		return name
 	case "Int":

@@ -525,9 +525,6 @@ func (u *UseCases) openRequiredAt(ctx context.Context, p passages, gate string) 
 	return opened, nil
 }
 
-// policyReview is how often a passage is evaluated again that policies keep closed: what they see of the time changes by itself.
-const policyReview = 5 * time.Minute
-
 // refuses is why a plan may not become a rollout: automation would enter a pinned environment, or policies deny it.
 func (u *UseCases) refuses(ctx context.Context, tx Tx, c cause, p plan) error {
 	if err := p.refusePinned(ctx, tx, c); err != nil {

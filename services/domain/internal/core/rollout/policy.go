@@ -113,6 +113,9 @@ func mayMention(all []core.ConcerningPolicy, action policy.Action) bool {
 	return slices.ContainsFunc(all, func(s core.ConcerningPolicy) bool { return policy.Mentions(s.Text, action) })
 }
 
+// policyReview is how often a passage is evaluated again that policies keep closed: what they see of the time changes by itself.
+const policyReview = 5 * time.Minute
+
 // textsOf are the texts of policies.
 func textsOf(all []core.ConcerningPolicy) []string {
 	texts := make([]string, len(all))
