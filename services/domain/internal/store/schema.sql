@@ -1258,7 +1258,7 @@ CREATE TABLE cd_feeds (
     CONSTRAINT cd_feeds_digest_is_unique UNIQUE (organization_id, digest),
     CONSTRAINT cd_feeds_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_feeds_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
-    CONSTRAINT cd_feeds_kind_is_known CHECK ((kind = ANY (ARRAY['production_changes'::text, 'freezes'::text]))),
+    CONSTRAINT cd_feeds_kind_is_known CHECK ((kind = ANY (ARRAY['production_changes'::text, 'freezes'::text, 'windows'::text]))),
     CONSTRAINT cd_feeds_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT cd_feeds_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
@@ -1501,9 +1501,12 @@ CREATE TABLE cd_forge_mirrors (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     plans boolean NOT NULL DEFAULT true,
     deployments boolean NOT NULL DEFAULT false,
+    addresses jsonb NOT NULL DEFAULT '{}'::jsonb,
     CONSTRAINT cd_forge_mirrors_pkey PRIMARY KEY (organization_id, application_id),
     CONSTRAINT cd_forge_mirrors_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_forge_mirrors_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_mirrors_addresses_are_an_object CHECK ((jsonb_typeof(addresses) = 'object'::text)),
+    CONSTRAINT cd_forge_mirrors_addresses_are_bounded CHECK ((length((addresses)::text) <= 65536)),
     CONSTRAINT cd_forge_mirrors_credential_is_bounded CHECK ((octet_length(credential) <= 63)),
     CONSTRAINT cd_forge_mirrors_is_bounded CHECK ((cardinality(environment_ids) <= 100)),
     CONSTRAINT cd_forge_mirrors_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
@@ -1511,6 +1514,8 @@ CREATE TABLE cd_forge_mirrors (
 CREATE TRIGGER cd_forge_mirrors_touch BEFORE UPDATE ON cd_forge_mirrors FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_forge_mirrors IS
     'Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.';
+COMMENT ON COLUMN cd_forge_mirrors.addresses IS
+    'URLs by the numbers of environments.';
 COMMENT ON COLUMN cd_forge_mirrors.credential IS
     'The name of a credential; empty for the one with the longest matching URL.';
 COMMENT ON COLUMN cd_forge_mirrors.deployments IS
@@ -2038,7 +2043,7 @@ CREATE TABLE cd_notification_channels (
     CONSTRAINT cd_notification_channels_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_notification_channels_config_is_an_object CHECK ((jsonb_typeof(config) = 'object'::text)),
     CONSTRAINT cd_notification_channels_config_is_bounded CHECK ((length((config)::text) <= 16384)),
-    CONSTRAINT cd_notification_channels_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'teams'::text, 'mattermost'::text, 'discord'::text, 'email'::text, 'pagerduty'::text, 'webhook'::text]))),
+    CONSTRAINT cd_notification_channels_kind_is_known CHECK ((kind = ANY (ARRAY['slack'::text, 'teams'::text, 'mattermost'::text, 'discord'::text, 'email'::text, 'pagerduty'::text, 'opsgenie'::text, 'webhook'::text, 'nats'::text]))),
     CONSTRAINT cd_notification_channels_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT cd_notification_channels_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_notification_channels_rate_is_bounded CHECK (((rate >= 1) AND (rate <= 60)))
@@ -2602,7 +2607,10 @@ CREATE TABLE cd_queued_rollouts (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     strategy text NOT NULL DEFAULT ''::text,
     inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
+    comparison_id bigint,
+    compares_until timestamp with time zone,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_queued_rollouts_comparison FOREIGN KEY (organization_id, comparison_id) REFERENCES cd_rollout_previews(organization_id, id) ON DELETE SET NULL (comparison_id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
@@ -2614,11 +2622,16 @@ CREATE TABLE cd_queued_rollouts (
     CONSTRAINT cd_queued_rollouts_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'started'::text, 'dropped'::text]))),
     CONSTRAINT cd_queued_rollouts_strategy_is_known CHECK ((strategy = ANY (ARRAY[''::text, 'auto'::text, 'quick'::text, 'pipeline'::text])))
 );
+CREATE INDEX cd_queued_rollouts_by_comparison ON cd_queued_rollouts USING btree (organization_id, comparison_id) WHERE (comparison_id IS NOT NULL);
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
+COMMENT ON COLUMN cd_queued_rollouts.compares_until IS
+    'Until when the rollout waits for it; null once there is a result.';
+COMMENT ON COLUMN cd_queued_rollouts.comparison_id IS
+    'What the drivers were asked to compare; null before, and once that is deleted.';
 COMMENT ON COLUMN cd_queued_rollouts.environments IS
     'Where it goes, by name; empty for the whole pipeline.';
 COMMENT ON COLUMN cd_queued_rollouts.inputs IS
