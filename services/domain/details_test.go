@@ -30,7 +30,8 @@ func TestDetailsChangeWithARecord(t *testing.T) {
 	s := newShop(t)
 	service := s.serviceNamed(s.application, "api")
 	things := []core.Detailed{
-		{Kind: core.ChangedApplication, ID: s.application.ID}, {Kind: core.ChangedEnvironment, ID: s.production.ID},
+		{Kind: core.ChangedApplication, ID: s.application.ID},
+		{Kind: core.ChangedEnvironment, ID: s.production.ID},
 		{Kind: core.ChangedService, ID: service.ID},
 	}
 	owner, described := "payments", "takes orders"

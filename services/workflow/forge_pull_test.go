@@ -113,10 +113,14 @@ func TestTheProgramOfPullRequestsReportsTheOutcome(t *testing.T) {
 		"read, busy": {inputs: change("busy"), want: `"limited" "`},
 		"read, away": {inputs: change("away"), want: `"away" "unreachable: `},
 		"read, gone": {inputs: strings.Replace(change("fine"), `"number": 3`, `"number": 4`, 1), want: refused + `"not_found: `},
-		"read, no forge": {inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: refused + `"not_configured: `,
-			shared: "false"},
-		"write, no forge": {inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: refused + `"not_configured: `,
-			shared: "false"},
+		"read, no forge": {
+			inputs: strings.Replace(change("fine"), forge.URL, "https://plain.test", 1), want: refused + `"not_configured: `,
+			shared: "false",
+		},
+		"write, no forge": {
+			inputs: strings.Replace(comment("fine"), forge.URL, "https://plain.test", 1), want: refused + `"not_configured: `,
+			shared: "false",
+		},
 		"write":                             {inputs: comment("fine"), want: `"sent" "" "https://forge/3#1"`},
 		"write, busy":                       {inputs: comment("busy"), want: `"limited" "`},
 		"write, away":                       {inputs: comment("away"), want: `"away" "unreachable: `},

@@ -83,8 +83,10 @@ func (r Reads) PolicySetVersions(ctx context.Context, organization int64, name s
 
 // PolicyNames implements policy.Reads and policy.Tx.
 func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Names, error) {
-	names := policy.Names{Members: map[int64]core.PrincipalType{}, Applications: map[int64]string{}, Environments: map[int64]string{},
-		Labels: map[int64]map[string]string{}}
+	names := policy.Names{
+		Members: map[int64]core.PrincipalType{}, Applications: map[int64]string{}, Environments: map[int64]string{},
+		Labels: map[int64]map[string]string{},
+	}
 	err := r.Run(ctx, organization, func(q *query.Queries) error {
 		var err error
 		if names.Groups, err = q.GroupNames(ctx, organization); err != nil {

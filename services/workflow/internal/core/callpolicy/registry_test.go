@@ -172,8 +172,10 @@ func BenchmarkConcerned(b *testing.B) {
 // set of an organization makes them weaker. One that cannot be read denies.
 func TestSetsOfTheInstallationAreInherited(t *testing.T) {
 	t.Parallel()
-	permits := Set{Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC",
-		Text: `@id("base") permit (principal, action == Action::"function.call", resource);`}
+	permits := Set{
+		Organization: 1, Name: "calls", Version: 1, Mode: "enforce", TimeZone: "UTC",
+		Text: `@id("base") permit (principal, action == Action::"function.call", resource);`,
+	}
 	base := Set{Name: "installation.base", Mode: "enforce", TimeZone: "UTC", Text: forbids}
 	for _, tt := range []struct {
 		name   string

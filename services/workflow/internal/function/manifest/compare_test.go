@@ -45,7 +45,8 @@ func TestCompareManifests(t *testing.T) {
 		"the namespace": {"a.yaml", deployment, change(deployment, "shop", "other"), 2, []string{"pod_template added Deployment/api ", "pod_template removed Deployment/api "}, nil},
 		"a container": {
 			"a.yaml", deployment, change(deployment, "      - {name: side, image: side:1}\n", ""), 1,
-			[]string{"image removed Deployment/api side:1 → none", "pod_template changed Deployment/api "}, nil,
+			[]string{"image removed Deployment/api side:1 → none", "pod_template changed Deployment/api "},
+			nil,
 		},
 		"another field of a workload": {"a.yaml", deployment, change(deployment, "  replicas", "  paused: true\n  replicas"), 1, []string{"other changed Deployment/api "}, nil},
 		"everything, in order": {
@@ -53,7 +54,8 @@ func TestCompareManifests(t *testing.T) {
 			[]string{
 				"image changed Deployment/api api:1 → api:2", "config_map changed ConfigMap/settings ", "secret added SealedSecret/token ",
 				"replicas changed Deployment/api 2 → 3", "other changed Service/api ",
-			}, nil,
+			},
+			nil,
 		},
 		"a cron job":                    {"a.yaml", cron, change(cron, "n:1", "n:2", "0 1", "0 2"), 1, []string{"image changed CronJob/nightly n:1 → n:2", "other changed CronJob/nightly "}, nil},
 		"a file that goes":              {"a.yaml", deployment, "", 1, []string{"pod_template removed Deployment/api "}, nil},
