@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,8 +19,40 @@ type InstallationSet struct {
 	Zone                 *time.Location
 }
 
-// ReadInstallationSet reads a set from a file. Whatever is wrong is an error, so that a service which cannot decide by it does not start.
-func ReadInstallationSet(name, file, mode, zone string) (InstallationSet, error) {
+// The most sets of an installation, and the most policies that all of them have together: those of an organization have to have room.
+const (
+	maxInstallationSets     = 20
+	maxInstallationPolicies = 200
+)
+
+// InstallationFile says where a set of an installation is.
+type InstallationFile struct{ Name, File, Mode, TimeZone string }
+
+// ReadInstallation reads the sets of an installation. Whatever is wrong is an error, of one file or of all (-1), so that a service which
+// cannot decide by them does not start.
+func ReadInstallation(files []InstallationFile) (all []InstallationSet, wrong int, err error) {
+	if len(files) > maxInstallationSets {
+		return nil, -1, fmt.Errorf("found %d sets; expected at most %d", len(files), maxInstallationSets)
+	}
+	policies := 0
+	for i, f := range files {
+		s, err := readInstallationSet(f.Name, f.File, f.Mode, f.TimeZone)
+		if err != nil {
+			return nil, i, err
+		}
+		if slices.ContainsFunc(all, func(other InstallationSet) bool { return other.Name == s.Name }) {
+			return nil, i, fmt.Errorf("found the name %s twice", f.Name)
+		}
+		all = append(all, s)
+		if policies += len(s.Document.policies); policies > maxInstallationPolicies {
+			return nil, i, fmt.Errorf("found %d policies up to this set; expected at most %d in all sets", policies, maxInstallationPolicies)
+		}
+	}
+	return all, -1, nil
+}
+
+// readInstallationSet reads a set from a file.
+func readInstallationSet(name, file, mode, zone string) (InstallationSet, error) {
 	s := InstallationSet{Name: "installation." + name, Mode: mode, TimeZone: zone}
 	if !idForm.MatchString(name) {
 		return s, fmt.Errorf("found the name %.80q; expected 1 to 63 lower-case letters, digits and hyphens", name)

@@ -340,6 +340,36 @@ func TestARouteHasTheReasonWhyItsExpressionFails(t *testing.T) {
 	p.want(problem(), "")
 }
 
+// D62: routes match by the labels of the application, as they are then, also in an expression.
+func TestRoutesMatchByLabels(t *testing.T) {
+	t.Parallel()
+	p := present(t).posting()
+	p.channel("team", core.NotifyWebhook, hook, 60)
+	var app int64
+	p.ok(p.pool.QueryRow(t.Context(), `INSERT INTO cd_details (organization_id, application_id, labels)
+		SELECT $1, min(id), '{"team":"payments"}' FROM cd_applications RETURNING application_id`, org).Scan(&app))
+	n := 0
+	for config, sends := range map[string]bool{
+		`{"labels":{"team":"payments"}}`: true, `{"labels":{"team":"search"}}`: false, `{"labels":{"team":"payments","tier":"1"}}`: false,
+		`{"expression":"'team' in labels && labels.team == 'payments'"}`: true, `{"expression":"'tier' in labels"}`: false,
+	} {
+		p.route("one", "team", config)
+		p.now.Advance(time.Minute)
+		_, err := p.pool.Exec(t.Context(), `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject)
+			VALUES ($1, 'trigger_declined', $2, $3, $3, $4, 1, 'nightly')`, org, config, p.now.Now(), app)
+		p.ok(err)
+		p.work()
+		if sends {
+			n++
+		}
+		if len(p.sent()) != n {
+			t.Fatalf("%s: found %d messages; want %d", config, len(p.sent()), n)
+		}
+	}
+	_, err := p.notify.PutRoute(t.Context(), user(), notify.NewRoute{Name: "two", Channel: "team", Config: json.RawMessage(`{"labels":{"no key!":"x"}}`)})
+	p.wrong(err, "/config/labels")
+}
+
 // D62: routes match by application, environment and severity; one that is switched off is as if it did not exist, but for the defaults.
 func TestRoutesMatchByEachFilter(t *testing.T) {
 	t.Parallel()

@@ -21,26 +21,21 @@ type PolicyConfig struct {
 	TimeZone string `koanf:"time_zone"`
 }
 
-// maxPolicies bounds how many sets of the installation concern every request.
-const maxPolicies = 20
-
 // installation are the policy sets of the installation (D51). Whatever is wrong with one keeps the service from starting.
 func (c Config) installation() (all []callpolicy.Set, err error) {
-	if len(c.Policies) > maxPolicies {
-		return nil, fault.InvalidFields(fault.Field{
-			Name: "policies", Problem: fmt.Sprintf("found %d; expected at most %d", len(c.Policies), maxPolicies),
-		})
-	}
-	names := map[string]bool{}
+	files := make([]policy.InstallationFile, len(c.Policies))
 	for i, p := range c.Policies {
-		s, err := policy.ReadInstallationSet(p.Name, p.File, p.Mode, p.TimeZone)
-		if err != nil {
-			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("policies[%d]", i), Problem: err.Error()})
+		files[i] = policy.InstallationFile(p)
+	}
+	sets, wrong, err := policy.ReadInstallation(files)
+	if err != nil {
+		name := "policies"
+		if wrong >= 0 {
+			name = fmt.Sprintf("policies[%d]", wrong)
 		}
-		if names[p.Name] {
-			return nil, fault.InvalidFields(fault.Field{Name: fmt.Sprintf("policies[%d].name", i), Problem: "found " + p.Name + " twice"})
-		}
-		names[p.Name] = true
+		return nil, fault.InvalidFields(fault.Field{Name: name, Problem: err.Error()})
+	}
+	for _, s := range sets {
 		all = append(all, callpolicy.Set{Name: s.Name, Mode: s.Mode, TimeZone: s.TimeZone, Text: s.Text})
 	}
 	return all, nil

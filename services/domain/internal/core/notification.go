@@ -248,6 +248,8 @@ type Notification struct {
 	// PrincipalName, Application, Environment and Tier are looked up for rendering.
 	PrincipalName, Application, Environment string
 	Tier                                    Tier
+	// Labels are those of the application, looked up for routing.
+	Labels map[string]string
 }
 
 // OfRollback is the moment if the rollout takes another one back: it begins and completes as a rollback.

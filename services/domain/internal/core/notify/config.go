@@ -312,6 +312,8 @@ type RouteConfig struct {
 	Environments []string                  `json:"environments,omitempty"`
 	Tiers        []core.Tier               `json:"tiers,omitempty"`
 	Severities   []string                  `json:"severities,omitempty"`
+	// Labels are those that the application has to have; none matches everything.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Expression is in CEL; it decides in addition.
 	Expression string `json:"expression,omitempty"`
 	// DigestMinutes collects what happens for so long; 0 sends at once.
@@ -331,12 +333,12 @@ type Quiet struct {
 
 // expressionNames are what an expression of a route refers to.
 func expressionNames() []string {
-	return []string{"event", "application", "environments", "tiers", "severity", "rollout", "subject", "reason", "principal"}
+	return []string{"event", "application", "environments", "tiers", "severity", "rollout", "subject", "reason", "principal", "labels"}
 }
 
 // readRoute reads and checks the configuration of a route.
 func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
-	known := []string{"applications", "digest_minutes", "environments", "escalate", "events", "expression", "quiet", "severities", "tiers"}
+	known := []string{"applications", "digest_minutes", "environments", "escalate", "events", "expression", "labels", "quiet", "severities", "tiers"}
 	if err := decode(raw, &c, known, "/config"); err != nil {
 		return c, err
 	}
@@ -398,6 +400,9 @@ func (c RouteConfig) checkMatch(found *problems) {
 				found.add(fmt.Sprintf("/config/%s/%d", field, i), "found %d bytes; expected 1 to %d", len(p), maxText)
 			}
 		}
+	}
+	for _, problem := range core.CheckLabels("/config/labels", c.Labels) {
+		found.add(problem.Name, "%s", problem.Problem)
 	}
 	if c.Expression == "" {
 		return

@@ -291,6 +291,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		return f, false, err
 	}
 	f.notification.ApplicationID, f.notification.Application = f.rollout.ApplicationID, f.rollout.Application
+	f.notification.Labels = f.rollout.Labels
 	if f.rollout.RollbackOf != 0 {
 		f.notification.Moment = n.Moment.OfRollback()
 	}
@@ -469,6 +470,8 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		return false, ""
 	case !anyOf(c.Applications, []string{n.Application}), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
 		return false, ""
+	case len(c.Labels) > 0 && !core.HasLabels(n.Labels, c.Labels):
+		return false, ""
 	case c.Expression == "":
 		return true, ""
 	}
@@ -481,6 +484,7 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 	result, err := program.Evaluate(ctx, map[string]any{
 		"event": string(n.Moment), "application": n.Application, "environments": texts(f.environments), "tiers": texts(f.tiers),
 		"severity": n.Moment.Severity().String(), "rollout": n.RolloutID, "subject": n.Subject, "reason": n.Reason, "principal": n.PrincipalName,
+		"labels": labelled(n.Labels),
 	})
 	if err != nil {
 		return false, err.Error()
@@ -490,6 +494,15 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		return false, "found no boolean"
 	}
 	return matches, ""
+}
+
+// labelled are labels as expressions read them.
+func labelled(labels map[string]string) map[string]any {
+	all := make(map[string]any, len(labels))
+	for key, value := range labels {
+		all[key] = value
+	}
+	return all
 }
 
 func texts(all []string) []any {

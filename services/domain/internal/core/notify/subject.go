@@ -11,6 +11,8 @@ type Rollout struct {
 	ID, ApplicationID, RollbackOf int64
 	State                         core.RolloutState
 	Application, VersionSet       string
+	// Labels are those of the application.
+	Labels map[string]string
 	// AskedBy is what those are called who created it.
 	AskedBy string
 	// Environments are in the order of promotion.

@@ -2,7 +2,9 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -177,6 +179,9 @@ func (w Writes) NotificationsByID(ctx context.Context, ids []int64) ([]core.Noti
 			By: core.Principal{Type: core.PrincipalType(r.PrincipalType), ID: r.PrincipalID}, Reason: r.Reason,
 			PrincipalName: r.PrincipalName, Application: r.Application, Environment: r.Environment, Tier: core.Tier(r.Tier),
 		}
+		if err := json.Unmarshal(r.Labels, &all[i].Labels); err != nil {
+			return nil, fmt.Errorf("labels of application %d: %w", orZero(r.ApplicationID), err)
+		}
 	}
 	return all, pg.Classify(err, "read notifications")
 }
@@ -190,6 +195,9 @@ func (w Writes) NotifiedRollout(ctx context.Context, id int64) (notify.Rollout, 
 	r := notify.Rollout{
 		ID: row.ID, ApplicationID: row.ApplicationID, RollbackOf: row.RollbackOf, State: core.RolloutState(row.State),
 		Application: row.Application, VersionSet: row.VersionSet, AskedBy: row.AskedBy,
+	}
+	if err := json.Unmarshal(row.Labels, &r.Labels); err != nil {
+		return r, fmt.Errorf("labels of application %d: %w", row.ApplicationID, err)
 	}
 	environments, err := w.Q.NotifiedEnvironments(ctx, w.Entered, id)
 	if err != nil {

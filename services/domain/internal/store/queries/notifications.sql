@@ -204,18 +204,20 @@ VALUES (@organization_id, @moment, @cause, @at, @at, @subject, @principal_type, 
 
 -- name: NotificationsByID :many
 SELECT n.*, COALESCE(m.name, n.principal_type)::text AS principal_name, COALESCE(a.name, '')::text AS application, COALESCE(e.name, '')::text AS environment,
-    COALESCE(e.tier, '')::text AS tier
+    COALESCE(e.tier, '')::text AS tier, COALESCE(d.labels, '{}')::jsonb AS labels
 FROM cd_notifications n
 LEFT JOIN cd_members m ON m.organization_id = n.organization_id AND m.id = n.principal_id AND n.principal_type IN ('user', 'agent')
 LEFT JOIN cd_applications a ON a.organization_id = n.organization_id AND a.id = n.application_id
+LEFT JOIN cd_details d ON d.organization_id = n.organization_id AND d.application_id = n.application_id
 LEFT JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.environment_id
 WHERE n.organization_id = @organization_id AND n.id = ANY(@ids::bigint[]) ORDER BY n.at, n.id;
 
 -- name: NotifiedRollout :one
 SELECT r.id, r.state, COALESCE(r.rollback_of, 0)::bigint AS rollback_of, a.id AS application_id, a.name AS application, s.name AS version_set,
-    r.version_set_id, COALESCE(m.name, t.principal_type, '')::text AS asked_by
+    r.version_set_id, COALESCE(m.name, t.principal_type, '')::text AS asked_by, COALESCE(d.labels, '{}')::jsonb AS labels
 FROM cd_rollouts r
 JOIN cd_applications a ON a.organization_id = r.organization_id AND a.id = r.application_id
+LEFT JOIN cd_details d ON d.organization_id = r.organization_id AND d.application_id = r.application_id
 JOIN cd_version_sets s ON s.organization_id = r.organization_id AND s.id = r.version_set_id
 LEFT JOIN cd_rollout_transitions t ON t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'create'
 LEFT JOIN cd_members m ON m.organization_id = r.organization_id AND m.id = t.principal_id AND t.principal_type IN ('user', 'agent')

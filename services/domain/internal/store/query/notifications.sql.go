@@ -1558,10 +1558,11 @@ func (q *Queries) NotificationSubscriptions(ctx context.Context, organizationID 
 
 const notificationsByID = `-- name: NotificationsByID :many
 SELECT n.organization_id, n.id, n.moment, n.cause, n.at, n.due_at, n.application_id, n.environment_id, n.rollout_id, n.subject_id, n.subject, n.principal_type, n.principal_id, n.reason, n.routed_at, n.created_at, n.updated_at, COALESCE(m.name, n.principal_type)::text AS principal_name, COALESCE(a.name, '')::text AS application, COALESCE(e.name, '')::text AS environment,
-    COALESCE(e.tier, '')::text AS tier
+    COALESCE(e.tier, '')::text AS tier, COALESCE(d.labels, '{}')::jsonb AS labels
 FROM cd_notifications n
 LEFT JOIN cd_members m ON m.organization_id = n.organization_id AND m.id = n.principal_id AND n.principal_type IN ('user', 'agent')
 LEFT JOIN cd_applications a ON a.organization_id = n.organization_id AND a.id = n.application_id
+LEFT JOIN cd_details d ON d.organization_id = n.organization_id AND d.application_id = n.application_id
 LEFT JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.environment_id
 WHERE n.organization_id = $1 AND n.id = ANY($2::bigint[]) ORDER BY n.at, n.id
 `
@@ -1588,6 +1589,7 @@ type NotificationsByIDRow struct {
 	Application    string
 	Environment    string
 	Tier           string
+	Labels         json.RawMessage
 }
 
 func (q *Queries) NotificationsByID(ctx context.Context, organizationID int64, ids []int64) ([]NotificationsByIDRow, error) {
@@ -1621,6 +1623,7 @@ func (q *Queries) NotificationsByID(ctx context.Context, organizationID int64, i
 			&i.Application,
 			&i.Environment,
 			&i.Tier,
+			&i.Labels,
 		); err != nil {
 			return nil, err
 		}
@@ -1826,9 +1829,10 @@ func (q *Queries) NotifiedGate(ctx context.Context, organizationID int64, rollou
 
 const notifiedRollout = `-- name: NotifiedRollout :one
 SELECT r.id, r.state, COALESCE(r.rollback_of, 0)::bigint AS rollback_of, a.id AS application_id, a.name AS application, s.name AS version_set,
-    r.version_set_id, COALESCE(m.name, t.principal_type, '')::text AS asked_by
+    r.version_set_id, COALESCE(m.name, t.principal_type, '')::text AS asked_by, COALESCE(d.labels, '{}')::jsonb AS labels
 FROM cd_rollouts r
 JOIN cd_applications a ON a.organization_id = r.organization_id AND a.id = r.application_id
+LEFT JOIN cd_details d ON d.organization_id = r.organization_id AND d.application_id = r.application_id
 JOIN cd_version_sets s ON s.organization_id = r.organization_id AND s.id = r.version_set_id
 LEFT JOIN cd_rollout_transitions t ON t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'create'
 LEFT JOIN cd_members m ON m.organization_id = r.organization_id AND m.id = t.principal_id AND t.principal_type IN ('user', 'agent')
@@ -1844,6 +1848,7 @@ type NotifiedRolloutRow struct {
 	VersionSet    string
 	VersionSetID  int64
 	AskedBy       string
+	Labels        json.RawMessage
 }
 
 func (q *Queries) NotifiedRollout(ctx context.Context, organizationID int64, iD int64) (NotifiedRolloutRow, error) {
@@ -1858,6 +1863,7 @@ func (q *Queries) NotifiedRollout(ctx context.Context, organizationID int64, iD 
 		&i.VersionSet,
 		&i.VersionSetID,
 		&i.AskedBy,
+		&i.Labels,
 	)
 	return i, err
 }

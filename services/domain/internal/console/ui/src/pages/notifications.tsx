@@ -316,7 +316,18 @@ const routeSchema = {
     environments: texts('Environments', 'Only these, by name; * stands for any text.'),
     tiers: choice('Tiers', 'Only environments of these tiers.', ['development', 'qa', 'staging', 'production']),
     severities: choice('Severities', 'Only what matters so much.', ['low', 'normal', 'high']),
-    expression: { type: 'string', title: 'Expression', maxLength: 4096, description: 'A condition in CEL over event, application, environments, tiers, severity, rollout, subject, reason and principal.' },
+    labels: {
+      type: 'object',
+      title: 'Labels',
+      description: 'Only applications that have all of these.',
+      additionalProperties: { type: 'string', maxLength: 63 },
+    },
+    expression: {
+      type: 'string',
+      title: 'Expression',
+      maxLength: 4096,
+      description: 'A condition in CEL over event, application, environments, tiers, severity, rollout, subject, reason, principal and labels.',
+    },
     digest_minutes: { type: 'integer', title: 'Digest every so many minutes', minimum: 0, maximum: 1440, description: '0 sends at once.' },
     escalate: {
       type: 'array',
