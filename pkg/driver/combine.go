@@ -67,8 +67,8 @@ var (
 
 // Combine returns a driver whose deploy program carries a rollout through environments of all these drivers; each environment of the
 // rollout's input names its own in the member driver. It has a preview, and a plan, if all of them have one, and a program for cancelled
-// rollouts if one has. The order of the bundles does not matter. The error is Refused for a driver that cannot be combined, and for too many
-// files.
+// rollouts if one has. The order of the bundles does not matter. The error is Refused for a driver that cannot be combined, and for too
+// many files.
 func Combine(bundles ...*Bundle) (*Bundle, error) {
 	bundles = slices.SortedFunc(slices.Values(bundles), func(a, b *Bundle) int { return strings.Compare(a.Ref(), b.Ref()) })
 	bundles = slices.CompactFunc(bundles, func(a, b *Bundle) bool { return a.Ref() == b.Ref() })

@@ -109,7 +109,8 @@ func TestRequestsWithManyLabelsAreDecided(t *testing.T) {
 func TestAShortRequestDecidesTheSame(t *testing.T) {
 	t.Parallel()
 	r := known()
-	r.Completed, r.Passed = []policy.Environment{*r.Environment}, []policy.Environment{{Name: "production", Tier: "production", Driver: "other@1"}}
+	r.Completed, r.Passed = []policy.Environment{*r.Environment},
+		[]policy.Environment{{Name: "production", Tier: "production", Driver: "other@1"}}
 	text := base + `@id("no") forbid (principal, action == Action::"environment.enter", resource) when {
   resource.agents.contains(Agent::"eu-1") && resource.labels.contains("region=eu") && resource has driver && resource.driver.name == "argo-rollouts" };`
 	short, set := r.Short(text), one(t, text)

@@ -300,8 +300,8 @@ func TestRecordedCallsAreSimulated(t *testing.T) {
 }
 
 // D51: of the calls that all policies permit at once, the engine reports a sample. It is in no list. Simulations evaluate it and say how
-// much of it there was. There is at most so much of it a day, whatever is reported. What is known of a call already, or becomes known later,
-// says more.
+// much of it there was. There is at most so much of it a day, whatever is reported. What is known of a call already, or becomes known
+// later, says more.
 func TestASampleOfPermittedCallsIsSimulated(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)

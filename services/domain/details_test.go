@@ -66,7 +66,8 @@ func TestDetailsChangeWithARecord(t *testing.T) {
 	s.want([]string{before, after}, []string{`{"labels": {"team": "payments", "example.com/tier": ""}}`, `{"labels": {"team": "orders"}}`})
 }
 
-// D57: what is no label, owner or link is refused with its place, and nothing of the change is stored; who may not configure changes nothing.
+// D57: what is no label, owner or link is refused with its place, and nothing of the change is stored; who may not configure changes
+// nothing.
 func TestDetailsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

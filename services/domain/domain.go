@@ -371,6 +371,16 @@ type engineReads interface {
 	reconcile.Engine
 }
 
+// stuck logs an approval that nobody can give.
+func stuck(log *slog.Logger) func(context.Context, rollout.Stuck) {
+	return func(ctx context.Context, r rollout.Stuck) {
+		log.WarnContext(
+			ctx, "requested approval cannot be met: too few eligible approvers", slog.Int64(telemetry.KeyOrganization, r.Organization),
+			slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("gate", r.GateID), slog.String("problem", r.Problem),
+		)
+	}
+}
+
 // assemble puts the service together over its database. now stamps domain records; background loops use the system
 // clock. drivers is complete except for Kept, which is set here. While the bus is not connected, publishing is
 // Unavailable, and the outbox keeps what is due.
@@ -416,12 +426,7 @@ func assemble(
 	s.rollouts = rollout.New(rollout.Deps{
 		Policies: decide,
 		Store:    s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
-		Stuck: func(ctx context.Context, r rollout.Stuck) {
-			log.WarnContext(
-				ctx, "requested approval cannot be met: too few eligible approvers", slog.Int64(telemetry.KeyOrganization, r.Organization),
-				slog.Int64(telemetry.KeyRollout, r.RolloutID), slog.String("gate", r.GateID), slog.String("problem", r.Problem),
-			)
-		},
+		Stuck: stuck(log),
 		Breached: func(ctx context.Context, b rollout.Breach) {
 			log.ErrorContext(
 				ctx, "rollout advanced beyond a passage that was not granted", slog.Int64(telemetry.KeyOrganization, b.Organization),

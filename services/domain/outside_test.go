@@ -173,7 +173,8 @@ func TestReportsHaveABound(t *testing.T) {
 	})
 	last := 0
 	for range 301 {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.ReportDeploymentPath, strings.NewReader(`{"deployment":"1","name":"n","phase":"Running"}`))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.ReportDeploymentPath,
+			strings.NewReader(`{"deployment":"1","name":"n","phase":"Running"}`))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer argo")
 		w := httptest.NewRecorder()

@@ -295,7 +295,8 @@ func TestPoliciesSeeWhatTheRecordHas(t *testing.T) {
 		resource has driver && context.passed.contains(Environment::"staging") && !context.passed.contains(resource) &&
 		context has change && context.change.first && context.change.count == 2 && context has rollout && !context.rollout.automatic &&
 		context has previous && !(context.previous has error) }`)})
-	shop, production := core.Detailed{Kind: core.ChangedApplication, ID: w.application.ID}, core.Detailed{Kind: core.ChangedEnvironment, ID: w.production.ID}
+	shop := core.Detailed{Kind: core.ChangedApplication, ID: w.application.ID}
+	production := core.Detailed{Kind: core.ChangedEnvironment, ID: w.production.ID}
 	w.ok(w.label(shop, map[string]string{"tier": "critical"}))
 	w.ok(w.label(production, map[string]string{"region": "eu"}))
 	owner := "payments"

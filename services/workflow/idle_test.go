@@ -141,7 +141,7 @@ func newQuiet(t *testing.T) *quiet {
 	ready := make(chan struct{})
 	for _, loop := range []func(context.Context) error{
 		func(ctx context.Context) error { return runner.Run(ctx, func() { close(ready) }) },
-		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, agents.Run, agents.Listen, agents.Compare,
+		q.flows.Run, dispatcher.Run, owners.Run, watchers.Run, sender.Run, agents.Run,
 		outbox.NewInbox(outbox.InboxDeps{Pool: pool, Clock: q.clock, Log: log, Name: "workflow"}).Run,
 		schedule.New(schedule.Deps{Store: schedulestore.New(pool), Scripts: scripts, Clock: q.clock, Log: log}).Run,
 	} {

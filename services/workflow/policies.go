@@ -2,7 +2,9 @@ package workflow
 
 import (
 	"fmt"
+	"log/slog"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
@@ -19,6 +21,15 @@ type PolicyConfig struct {
 	Mode string `koanf:"mode"`
 	// TimeZone is where the days and hours are that its policies see, such as Europe/Berlin. Empty means UTC.
 	TimeZone string `koanf:"time_zone"`
+}
+
+// callPolicies are those that decide about the calls of runs.
+func (c Config) callPolicies(s callpolicy.Store, wall clock.Clock, log *slog.Logger) (*callpolicy.Registry, error) {
+	installation, err := c.installation()
+	if err != nil {
+		return nil, err
+	}
+	return callpolicy.NewRegistry(s, wall, log, installation...).SampleCalls(c.PolicySamplesPerHour), nil
 }
 
 // installation are the policy sets of the installation (D51). Whatever is wrong with one keeps the service from starting.

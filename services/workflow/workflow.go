@@ -26,7 +26,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/api"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/batch"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/flow"
@@ -123,11 +122,10 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	guardian := guard.New(executions, registry, wall, log)
-	installation, err := c.installation()
+	policies, err := c.callPolicies(executions, wall, log)
 	if err != nil {
 		return err
 	}
-	policies := callpolicy.NewRegistry(executions, wall, log, installation...).SampleCalls(c.PolicySamplesPerHour)
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
@@ -146,10 +144,9 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	service.Full = func(organization int64) bool { return limiter.Full(limit.Program{Organization: organization}) }
 	service.Rests, service.Tries = runner.Rests, runner.Tries
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
-	measured := newScheduleMetrics()
+	measured, kept := newScheduleMetrics(), archiveMetrics()
 	schedules := schedule.New(scheduleDeps(pool, scripts, service, measured, wall, log))
 	operator := control.NewOperator(service, executions, watchers)
-	kept := archiveMetrics()
 	keeping, shelf, err := keep(c, operator, limitstore.New(pool), kept, wall, log)
 	if err != nil {
 		return err
@@ -180,8 +177,6 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		run.Loop("workers", workers.Run),
 		run.Loop("watches", watches.Run),
 		run.Loop("agents", agents.Run),
-		run.Loop("heartbeats", agents.Listen),
-		run.Loop("comparing watches", agents.Compare),
 		run.Loop("owners", func(ctx context.Context) error { return own(ctx, owners, c.AgentOwners, wall, log) }),
 		run.Loop("policies", policies.Run),
 		run.Loop("watchers", watchers.Run),

@@ -120,8 +120,8 @@ func (c *Client) CheckJournal(ctx context.Context, progress func(JournalCheck)) 
 	return total, err
 }
 
-// Details is a change of the labels, the description, the owner and the links of an application, an environment or a service. What is nil, and
-// labels and links that it does not name, stay.
+// Details is a change of the labels, the description, the owner and the links of an application, an environment or a service. What is nil,
+// and labels and links that it does not name, stay.
 type Details struct {
 	// Subject is the identifier, such as application_3.
 	Subject            string

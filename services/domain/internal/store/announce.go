@@ -33,7 +33,8 @@ func (t *tx) Announce(ctx context.Context, r rollout.GateResolved) error {
 // Grant implements rollout.Tx.
 func (t *tx) Grant(ctx context.Context, p rollout.Passage) error {
 	return t.announce(ctx, p.Organization, p.RolloutID, p.At, event.RolloutPassageGranted{
-		RolloutID: p.RolloutID, GateID: p.GateID, EnvironmentID: p.EnvironmentID, ApplicationID: p.ApplicationID, Weight: p.Weight, Wave: p.Wave, PinnedWeights: p.PinnedWeights,
+		RolloutID: p.RolloutID, GateID: p.GateID, EnvironmentID: p.EnvironmentID, ApplicationID: p.ApplicationID,
+		Weight: p.Weight, Wave: p.Wave, PinnedWeights: p.PinnedWeights,
 		Places: eventPlaces(p.Places), Attempt: p.Attempt,
 	})
 }

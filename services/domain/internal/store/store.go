@@ -109,7 +109,8 @@ func (s *Store) inside(ctx context.Context, t pgx.Tx, organization int64, fn fun
 	line := &pipeline{tx: t}
 	q := query.New(line)
 	inside := &tx{
-		reader: within(q, organization), Writes: control.Writes{Q: q, Entered: organization, Installation: s.deps.Installation, AgentsOf: s.deps.AgentsOf},
+		reader:        within(q, organization),
+		Writes:        control.Writes{Q: q, Entered: organization, Installation: s.deps.Installation, AgentsOf: s.deps.AgentsOf},
 		triggerWrites: triggerWrites{Q: q, Entered: organization}, notifyWrites: notifyWrites{Q: q, Entered: organization},
 		credentialWrites: credentialWrites{Q: q, Entered: organization}, forgeWrites: forgeWrites{Q: q, Entered: organization},
 		chatWrites: chatWrites{Q: q, Entered: organization}, feedWrites: feedWrites{Q: q, Entered: organization},

@@ -33,8 +33,8 @@ const (
 // Agents stores the latest heartbeat of each agent, and notifies the environments that depend on an agent when it has gone offline
 // or come back.
 //
-// A heartbeat is acknowledged before it is stored. If this process ends in between, the agent's next one follows within seconds, long before
-// the agent counts as offline.
+// A heartbeat is acknowledged before it is stored. If this process ends in between, the agent's next one follows within seconds, long
+// before the agent counts as offline.
 type Agents struct {
 	deps AgentsDeps
 	// unsaved are to be stored, uncompared to be compared with what is wanted of the relays: one does not wait for the other.
@@ -56,15 +56,25 @@ func NewAgents(d AgentsDeps) *Agents {
 	return &Agents{deps: d, unsaved: newNewest(), uncompared: newNewest()}
 }
 
-// heard takes a heartbeat, for Listen and Compare.
+// heard takes a heartbeat, for the loops of Run.
 func (a *Agents) heard(b event.AgentHeartbeat) {
 	one := beat{AgentHeartbeat: b, at: a.deps.Clock.Now()}
 	a.unsaved.keep(one)
 	a.uncompared.keep(one)
 }
 
-// Listen stores the heartbeats that have come until ctx ends. It does nothing while none come.
-func (a *Agents) Listen(ctx context.Context) error {
+// Run does all of it until ctx ends.
+func (a *Agents) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	loops.Go(func() { a.listen(ctx) })
+	loops.Go(func() { a.compare(ctx) })
+	a.report(ctx)
+	return nil
+}
+
+// listen stores the heartbeats that have come until ctx ends. It does nothing while none come.
+func (a *Agents) listen(ctx context.Context) {
 	for a.unsaved.wait(ctx, a.deps.Clock) {
 		beats := a.unsaved.take()
 		err := a.save(ctx, beats)
@@ -76,7 +86,6 @@ func (a *Agents) Listen(ctx context.Context) error {
 		a.unsaved.keep(beats...)
 		_ = clock.Sleep(ctx, a.deps.Clock, beatsAgain) // ended early, the loop sees it
 	}
-	return nil
 }
 
 // save stores heartbeats together. If the database refuses one, they are stored one by one, so that it is the only one left out.
@@ -102,8 +111,8 @@ func (a *Agents) save(ctx context.Context, beats []beat) error {
 	return nil
 }
 
-// Compare compares what relays say they hold with what is wanted of them, until ctx ends.
-func (a *Agents) Compare(ctx context.Context) error {
+// compare compares what relays say they hold with what is wanted of them, until ctx ends.
+func (a *Agents) compare(ctx context.Context) {
 	for a.uncompared.wait(ctx, a.deps.Clock) {
 		within, cancel := context.WithTimeout(ctx, comparedWithin)
 		err := a.deps.Watches.heard(within, a.uncompared.take())
@@ -112,12 +121,11 @@ func (a *Agents) Compare(ctx context.Context) error {
 			a.deps.Log.WarnContext(ctx, "comparing watches failed; the next heartbeats lead to it again", telemetry.KeyError, err)
 		}
 	}
-	return nil
 }
 
-// Run looks for what has changed until ctx ends. It begins late: after a start, the heartbeats of that time are still
+// report looks for what has changed until ctx ends. It begins late: after a start, the heartbeats of that time are still
 // to be read, and nobody is offline because this service was. The same holds while the database is away, and after it.
-func (a *Agents) Run(ctx context.Context) error {
+func (a *Agents) report(ctx context.Context) {
 	for pause := offlineAfter; clock.Sleep(ctx, a.deps.Clock, pause) == nil; {
 		if pause = agentsPoll; a.behind.Load() {
 			pause = offlineAfter
@@ -128,7 +136,6 @@ func (a *Agents) Run(ctx context.Context) error {
 			a.deps.Log.WarnContext(ctx, "reporting agents failed; will retry", telemetry.KeyError, err)
 		}
 	}
-	return nil
 }
 
 // beat is a heartbeat, and when it was received by this service's clock: the agent's may differ.

@@ -78,7 +78,8 @@ func TestAnAgentCannotKeepOthersFromBeingHeard(t *testing.T) {
 			continue
 		}
 		got := a.unsaved.take()
-		if len(got) != 1 || len(got[0].Message) > messageMost+10 || strings.ContainsAny(got[0].Message, "\x00\n") || !utf8.ValidString(got[0].Message) {
+		if len(got) != 1 || len(got[0].Message) > messageMost+10 ||
+			strings.ContainsAny(got[0].Message, "\x00\n") || !utf8.ValidString(got[0].Message) {
 			t.Errorf("%q: found %+v", message, got)
 		}
 	}
@@ -93,8 +94,8 @@ func TestNobodyIsOfflineBecauseTheDatabaseWas(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var loops sync.WaitGroup
 		defer func() { cancel(); loops.Wait() }()
-		loops.Go(func() { _ = a.Run(ctx) })
-		loops.Go(func() { _ = a.Listen(ctx) })
+		loops.Go(func() { a.report(ctx) })
+		loops.Go(func() { a.listen(ctx) })
 		looks := func(after time.Duration) (n int) {
 			time.Sleep(after)
 			synctest.Wait()
@@ -121,7 +122,8 @@ func TestNobodyIsOfflineBecauseTheDatabaseWas(t *testing.T) {
 	})
 }
 
-// Heartbeats that come together are one statement, of each agent the newest; while the database is away they wait, and do not pile up (D65).
+// Heartbeats that come together are one statement, of each agent the newest; while the database is away they wait, and do not pile up
+// (D65).
 func TestHeartbeatsAreStoredTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +132,7 @@ func TestHeartbeatsAreStoredTogether(t *testing.T) {
 		a := NewAgents(AgentsDeps{Store: store, Watches: watches, Clock: clock.System(), Log: log})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); _ = a.Listen(ctx) }()
+		go func() { defer close(ended); a.listen(ctx) }()
 		defer func() { cancel(); <-ended }()
 		expect := func(when string, after time.Duration, away bool, want ...string) {
 			t.Helper()

@@ -114,8 +114,8 @@ func (c Cluster) Handle(ctx context.Context, d bus.Delivery) error {
 // messageMost is how many bytes are kept of what an agent says about its cluster.
 const messageMost = 1000
 
-// cleaned is a message of an agent in a form that can be stored and shown. Agents are not trusted: what one says must not keep the heartbeats of
-// others from being stored.
+// cleaned is a message of an agent in a form that can be stored and shown. Agents are not trusted: what one says must not keep the
+// heartbeats of others from being stored.
 func cleaned(message string) string {
 	if len(message) > messageMost {
 		message = strings.ToValidUTF8(message[:messageMost], "") + " …"

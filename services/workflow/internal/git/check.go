@@ -49,7 +49,8 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 
 // checkPath accepts the path of a file inside a repository. Git itself refuses most of the others, but only when the repository is
 // cloned after the push.
-func checkPath(field, path string) error {
+func checkPath(path string) error {
+	const field = "path"
 	if path == "" {
 		return invalid(field, "missing, expected the path of a file")
 	}
@@ -83,7 +84,7 @@ func checkCommit(c activity.CommitRequest) error {
 		return invalid("files", "missing, expected at least one file")
 	}
 	for path := range c.Files {
-		if err := checkPath("path", path); err != nil {
+		if err := checkPath(path); err != nil {
 			return err
 		}
 	}

@@ -164,7 +164,7 @@ func (f *Forge) manifests(
 ) (all []activity.ChangedFile, err error) {
 	var paths []string
 	for _, path := range c.Paths {
-		if (strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")) && len(paths) < maxManifests && checkPath("path", path) == nil {
+		if (strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")) && len(paths) < maxManifests && checkPath(path) == nil {
 			paths = append(paths, path)
 		}
 	}

@@ -21,7 +21,7 @@ const mostDifferent = 50
 // ReadDifference implements activity.Forge. It speaks Git's protocol to every server, also to those with a forge.
 func (f *Forge) ReadDifference(ctx context.Context, r activity.DifferenceRequest) (found activity.Difference, err error) {
 	if r.Under = strings.Trim(path.Clean("/"+r.Under), "/"); r.Under != "" {
-		if err := checkPath("path", r.Under); err != nil {
+		if err := checkPath(r.Under); err != nil {
 			return found, err
 		}
 	}

@@ -92,7 +92,7 @@ func New(d Deps) (*Forge, error) {
 
 // ReadFile is a file's content at a ref, and the commit it was read at.
 func (f *Forge) ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error) {
-	if err := checkPath("path", path); err != nil {
+	if err := checkPath(path); err != nil {
 		return nil, "", err
 	}
 	err = f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {

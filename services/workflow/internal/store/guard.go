@@ -68,7 +68,9 @@ func saveChange(ctx context.Context, q *query.Queries, c guard.Change) error {
 	case c.Territory != nil:
 		return saveTerritory(ctx, q, c.Organization, *c.Territory)
 	default:
-		p := query.SaveGuardedRunParams{Organization: c.Organization, Workflow: c.Workflow, Revoked: c.Revoked, LeftEnvironments: append([]int64{}, c.Left...)}
+		p := query.SaveGuardedRunParams{
+			Organization: c.Organization, Workflow: c.Workflow, Revoked: c.Revoked, LeftEnvironments: append([]int64{}, c.Left...),
+		}
 		if c.Aborted {
 			p.AbortedAt = &c.At
 		}

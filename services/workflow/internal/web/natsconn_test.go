@@ -67,7 +67,8 @@ func (h *hostileServer) serve(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// D62: whatever a NATS server sends, before or after it takes a connection, encrypted or not, little of it is kept, and the process continues.
+// D62: whatever a NATS server sends, before or after it takes a connection, encrypted or not, little of it is kept, and the process
+// continues.
 func TestANATSServerThatSendsTooMuch(t *testing.T) {
 	t.Parallel()
 	certificate := httptest.NewTLSServer(nil)

@@ -34,7 +34,8 @@ func (f *detailFlags) add(cmd *cobra.Command) {
 // change is what the flags of a command ask for.
 func (f *detailFlags) change(cmd *cobra.Command, subject string) (client.Details, error) {
 	d := client.Details{
-		Subject: subject, SetLabels: map[string]string{}, UnsetLabels: f.unlabel, SetLinks: []client.Link{}, UnsetLinks: f.unlink, Reason: f.reason,
+		Subject: subject, SetLabels: map[string]string{}, UnsetLabels: f.unlabel, SetLinks: []client.Link{},
+		UnsetLinks: f.unlink, Reason: f.reason,
 	}
 	for _, one := range f.labels {
 		key, value, both := strings.Cut(one, "=")

@@ -25,7 +25,8 @@ func Commands(c *command.Command) []*cobra.Command {
 	own := commands{c}
 	return []*cobra.Command{
 		command.Noun("policy", "pol", "Policies: what rollouts are allowed to do, written in Cedar",
-			own.list(), own.installation(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(), own.decisions(),
+			own.list(), own.installation(), own.show(), own.history(), own.put(), own.disable(), own.check(), own.test(), own.explain(),
+			own.decisions(),
 			own.simulate(), own.requests(),
 			own.answer(), own.schema(), own.template()),
 	}

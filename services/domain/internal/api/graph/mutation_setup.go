@@ -318,7 +318,8 @@ func (m mutation) SetLabels(ctx context.Context, in model.SetLabelsInput) (model
 func (m mutation) SetDetails(ctx context.Context, in model.SetDetailsInput) (model.DetailsPayload, error) {
 	of, err := detailed(in.SubjectID)
 	n := setup.ChangedDetails{
-		Of: of, Description: in.Description, Owner: in.Owner, SetLinks: map[string]string{}, UnsetLinks: in.UnsetLinks, Reason: orEmpty(in.Reason),
+		Of: of, Description: in.Description, Owner: in.Owner, SetLinks: map[string]string{},
+		UnsetLinks: in.UnsetLinks, Reason: orEmpty(in.Reason),
 	}
 	for i, link := range in.SetLinks {
 		if _, twice := n.SetLinks[link.Title]; twice && err == nil {

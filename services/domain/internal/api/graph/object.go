@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -271,7 +272,11 @@ func labelsOf(ctx context.Context, kind core.AccessKind, number int64) (json.Raw
 	if err != nil || len(d.Labels) == 0 {
 		return json.RawMessage("{}"), err
 	}
-	return json.Marshal(d.Labels)
+	text, err := json.Marshal(d.Labels)
+	if err != nil {
+		return nil, fmt.Errorf("encode labels: %w", err)
+	}
+	return text, nil
 }
 
 func linksOf(ctx context.Context, kind core.AccessKind, number int64) ([]model.Link, error) {

@@ -75,7 +75,8 @@ func TestCalendarsOfWindowsHaveTheirEnd(t *testing.T) {
 				endings++
 			}
 		}
-		if windows := len(all) - endings; one.windows >= 0 && windows != one.windows || endings < min(one.endings, 1) || one.windows >= 0 && endings != one.endings {
+		if windows := len(all) - endings; one.windows >= 0 && windows != one.windows ||
+			endings < min(one.endings, 1) || one.windows >= 0 && endings != one.endings {
 			t.Errorf("%s: found %d windows and %d ends; want %d and %d", name, windows, endings, one.windows, one.endings)
 		}
 		written := ""

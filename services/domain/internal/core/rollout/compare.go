@@ -49,7 +49,7 @@ func (p *plan) cannotCompare() string {
 	for _, s := range p.stops {
 		switch {
 		case s.fleet != nil:
-			return fmt.Sprintf("%s is a fleet, whose manifests are not compared", s.environment.Name)
+			return s.environment.Name + " is a fleet, whose manifests are not compared"
 		case !s.driver.Plans:
 			return fmt.Sprintf("driver %s cannot list beforehand what a rollout changes", s.driver.Ref)
 		case several && !s.driver.CombinesPlan:

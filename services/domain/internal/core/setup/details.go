@@ -18,8 +18,8 @@ type ChangedLabels struct {
 	Reason string
 }
 
-// SetLabels sets and ends labels (D57). Chains, policies and notifications select by them, so that it is a change of a control. Repeating it is
-// a no-op.
+// SetLabels sets and ends labels (D57). Chains, policies and notifications select by them, so that it is a change of a control. Repeating
+// it is a no-op.
 func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels) error {
 	found := core.CheckLabels("/set", n.Set)
 	if len(n.Unset) > core.MaxLabels {

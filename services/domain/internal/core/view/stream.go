@@ -240,7 +240,7 @@ func (u *UseCases) Follow(ctx context.Context, a core.Actor, after, rollout int6
 			after = page.upTo
 		}
 		if clock.Sleep(ctx, u.clock, followPause) != nil {
-			return nil //nolint:nilerr // the follower has gone
+			return nil // the follower has gone
 		}
 	}
 }

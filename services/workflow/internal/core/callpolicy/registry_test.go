@@ -168,8 +168,8 @@ func BenchmarkConcerned(b *testing.B) {
 	}
 }
 
-// D51: sets of the installation decide in every organization, also in one that has none of its own and of which nothing was reported, and no
-// set of an organization makes them weaker. One that cannot be read denies.
+// D51: sets of the installation decide in every organization, also in one that has none of its own and of which nothing was reported, and
+// no set of an organization makes them weaker. One that cannot be read denies.
 func TestSetsOfTheInstallationAreInherited(t *testing.T) {
 	t.Parallel()
 	permits := Set{

@@ -442,13 +442,13 @@ func (c *comparing) workload(kind, name string, before, after any) {
 }
 
 // containerLists are the lists of containers whose images are shown.
-var containerLists = []string{"initContainers", "containers"}
+func containerLists() []string { return []string{"initContainers", "containers"} }
 
 // images are those of the containers of a template, by name; of several with one name the later ones have a number.
 func images(t map[string]any) map[string]any {
 	found := map[string]any{}
 	spec := member(t, "spec")
-	for _, list := range containerLists {
+	for _, list := range containerLists() {
 		for _, each := range listAt(spec, list) {
 			container, is := each.(map[string]any)
 			if !is {
@@ -477,7 +477,7 @@ func without(kind string, object any) map[string]any {
 	t = copied(t)
 	if spec := member(t, "spec"); spec != nil {
 		spec = copied(spec)
-		for _, list := range containerLists {
+		for _, list := range containerLists() {
 			all := slices.Clone(listAt(spec, list))
 			for i, each := range all {
 				if container, is := each.(map[string]any); is {

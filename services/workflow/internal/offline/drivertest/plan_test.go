@@ -231,7 +231,7 @@ func TestThePlanOfFiles(t *testing.T) {
 // nothing is deployed.
 func TestWhatWasComparedIsDeployed(t *testing.T) {
 	t.Parallel()
-	compared := func(in, environment object) {
+	compared := func(_, environment object) {
 		environment["gates"], environment["compared_commit"] = []any{}, sha("older")
 	}
 	for kind, reason := range map[string]string{"replicas": "", "config_map": "config map ConfigMap/x is changed; begin another rollout"} {
