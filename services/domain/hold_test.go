@@ -274,7 +274,8 @@ func TestAGrantNamesTheEnvironmentThatItOpens(t *testing.T) {
 		if opens := g.EnvironmentID > 0 && g.Weight == 0; opens != (len(g.Places) > 0) {
 			t.Errorf("%s: found places %v", g.GateID, g.Places)
 		}
-		got[i].Places, got[i].PinnedWeights = nil, nil
+		s.want(g.ApplicationID, r.ApplicationID)
+		got[i].ApplicationID, got[i].Places, got[i].PinnedWeights = 0, nil, nil
 	}
 	s.want(got, []event.RolloutPassageGranted{
 		{RolloutID: r.ID, GateID: "staging", EnvironmentID: s.staging.ID},

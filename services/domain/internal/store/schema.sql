@@ -1888,7 +1888,7 @@ CREATE TABLE cd_handoffs (
     CONSTRAINT cd_handoffs_driver_bundle FOREIGN KEY (organization_id, driver_digest) REFERENCES cd_driver_bundles(organization_id, digest),
     CONSTRAINT cd_handoffs_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_handoffs_kind_is_known CHECK ((kind = ANY (ARRAY['start'::text, 'cancel'::text]))),
-    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text, 'check'::text, 'cancelled'::text]))),
+    CONSTRAINT cd_handoffs_program_is_known CHECK ((program = ANY (ARRAY['deploy'::text, 'onboarding'::text, 'application_environment_setup'::text, 'preview'::text, 'plan'::text, 'check'::text, 'cancelled'::text]))),
     CONSTRAINT cd_handoffs_start_is_complete CHECK (((kind = 'start'::text) = ((program IS NOT NULL) AND (driver_digest IS NOT NULL) AND (inputs IS NOT NULL)))),
     CONSTRAINT cd_handoffs_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'done'::text, 'failed'::text, 'withdrawn'::text]))),
     CONSTRAINT cd_handoffs_subject_is_known CHECK ((subject_kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'application_environment'::text, 'preview'::text, 'check'::text, 'cancellation'::text]))),

@@ -380,7 +380,7 @@ again:
 }
 
 /* The time limit of A passes, at any moment or never.
- * @calls internal/store Store.FireTimers: DueExecutions wakeMany FireTimers wake
+ * @calls internal/store Store.FireTimers: DueTimers wakeMany FireTimers wake
  * @sql internal/store WakeMany: state = 'running'
  */
 proctype timers()

@@ -48,8 +48,8 @@ func TestRoles(t *testing.T) {
 		core.RoleViewer:     "read",
 		core.RoleApprover:   "read approve",
 		core.RoleDeployer:   "read deploy",
-		core.RoleMaintainer: "read deploy approve configure break_glass freeze bypass report",
-		core.RoleOwner:      "read deploy approve configure administer break_glass freeze bypass report",
+		core.RoleMaintainer: "read deploy approve configure break_glass freeze bypass report nudge",
+		core.RoleOwner:      "read deploy approve configure administer break_glass freeze bypass report nudge",
 		"stranger":          "",
 	}
 	for role, want := range may {

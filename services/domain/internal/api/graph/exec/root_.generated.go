@@ -14674,6 +14674,7 @@ type SetRollbackPolicyPayload {
 
 "An address that people have kept with an application, an environment or a service."
 type Link {
+  "What the link is called."
   title: String!
   "An http or https address."
   url: String!
@@ -18109,7 +18110,7 @@ input PutNotificationRouteInput {
   name: String!
   "The name of the channel."
   channel: String!
-  "An object with any of events, applications, environments, tiers, severities, expression, digest_minutes, quiet and escalate; null for everything, at once."
+  "An object with any of events, applications, environments, tiers, severities, labels (of the application), expression, digest_minutes, quiet and escalate; null for everything, at once."
   config: JSON
   "Whether it is switched on."
   enabled: Boolean! = true

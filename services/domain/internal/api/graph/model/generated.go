@@ -790,6 +790,7 @@ type LiftVetoPayload struct {
 
 // An address that people have kept with an application, an environment or a service.
 type Link struct {
+	// What the link is called.
 	Title string `json:"title"`
 	// An http or https address.
 	URL string `json:"url"`
@@ -1200,7 +1201,7 @@ type PutNotificationRouteInput struct {
 	Name string `json:"name"`
 	// The name of the channel.
 	Channel string `json:"channel"`
-	// An object with any of events, applications, environments, tiers, severities, expression, digest_minutes, quiet and escalate; null for everything, at once.
+	// An object with any of events, applications, environments, tiers, severities, labels (of the application), expression, digest_minutes, quiet and escalate; null for everything, at once.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Whether it is switched on.
 	Enabled bool `json:"enabled"`
