@@ -116,8 +116,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
-	registry, forge, requests, err := functions(c, executions, executions.SeveralOrganizations, budget, wall,
-		log, function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners})
+	watching := function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners}
+	registry, forge, requests, err := functions(c, executions, executions.SeveralOrganizations, budget, wall, log, watching)
 	if err != nil {
 		return err
 	}
@@ -129,8 +129,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
-		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll,
-		Clock: wall, Log: log,
+		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
 	})
 	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
@@ -141,8 +140,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	})
 	service := control.NewService(executions, scripts, wall, runner)
 	service.Admit, service.AdmitMessage, service.AdmitCall = limiter.Start, limiter.Event, limiter.Call
-	service.Full = func(organization int64) bool { return limiter.Full(limit.Program{Organization: organization}) }
-	service.Rests, service.Tries = runner.Rests, runner.Tries
+	service.Rests, service.Tries, service.Full = runner.Rests, runner.Tries, limiter.FullOf
 	flows = flow.NewFlows(flow.Deps{Store: executions, Scripts: scripts, Start: service.StartOfFlow, Clock: wall, Log: log})
 	measured, kept := newScheduleMetrics(), archiveMetrics()
 	schedules := schedule.New(scheduleDeps(pool, scripts, service, measured, wall, log))

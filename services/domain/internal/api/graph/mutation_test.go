@@ -144,8 +144,12 @@ func TestARolloutFromNothing(t *testing.T) {
 		!strings.Contains(e[0].Message, "has no weights where the rollout goes; expected auto or quick") {
 		t.Errorf("a pipeline without weights: %+v", refused)
 	}
-	want(f.change(ours, "createRollout", "rollout", "id strategyReason", map[string]any{"versionSetId": "versionset_1", "strategy": "QUICK"}),
-		map[string]any{"id": "rollout_2", "strategyReason": "the requester chose a quick sync"})
+	// R4-20: the plan is shown with the versions that it deploys.
+	want(f.change(ours, "createRollout", "rollout", "id strategyReason versionSet { entries { version { name } } }",
+		map[string]any{"versionSetId": "versionset_1", "strategy": "QUICK"}),
+		map[string]any{"id": "rollout_2", "strategyReason": "the requester chose a quick sync", "versionSet": map[string]any{"entries": []any{
+			map[string]any{"version": map[string]any{"name": "1.0"}},
+		}}})
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 2, GateID: "staging"})
 	want(f.change(ours, "rejectGate", "rollout", "id state", map[string]any{"rolloutId": "rollout_2", "gateId": "staging", "reason": "no"}),
 		map[string]any{"id": "rollout_2", "state": "CANCELLED"})

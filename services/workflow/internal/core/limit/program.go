@@ -88,6 +88,9 @@ func (l *Limiter) Wrote(organization, bytes int64) {
 	l.tenant(organization).stored += bytes
 }
 
+// FullOf is Full for the programs of an organization's own.
+func (l *Limiter) FullOf(organization int64) bool { return l.Full(Program{Organization: organization}) }
+
 // Full reports whether an organization has no storage left for a next generation of a run. Runs of the domain service have it always.
 func (l *Limiter) Full(p Program) bool {
 	if l.none.Load() || p.Domain {
