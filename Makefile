@@ -347,7 +347,7 @@ drift: ## Fail when generated code or module files are not what generate and tid
 CI_STEPS := drift format-check lint arch charts test model
 # The scenarios of CI: one for each mechanism. `make nightly` plays all of them.
 CI_SCENARIOS := canary blue-green-joint abort-in-sync abort-retry argocd-restarted automatic-rollback degraded drift helm jobs kustomize \
-	manifest-only on-failure-abort relay-killed second-actor workflows-abort workflows-killed workflows-server workload-ref
+	manifest-only on-failure-abort plain relay-killed second-actor workflows-abort workflows-cancelled workflows-killed workflows-server workload-ref
 
 CLIENT := docs/examples/client/typescript
 
