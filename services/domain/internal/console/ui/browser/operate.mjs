@@ -495,7 +495,7 @@ test('a member gets a token, which is shown once, works, and is revoked; who may
   await page.getByRole('button', { name: 'Tokens of robot-1' }).click()
   await page.getByRole('button', { name: 'Make a token' }).click()
   await page.getByLabel('Name').fill('nightly')
-  await page.getByRole('checkbox', { name: /deploy/ }).check()
+  await page.getByRole('checkbox', { name: /^deploy/ }).check()
   await shot(page, 'new-token-light')
   await page.getByRole('dialog').getByRole('button', { name: 'Make' }).click()
   const secret = page.getByRole('group', { name: 'The token “nightly”' })
