@@ -113,7 +113,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	defer scripts.Close()
-	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
+	watches, agents := relays(executions, conn, wall, log)
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
 	watching := function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners}
@@ -129,7 +129,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	catalogue := worker.NewCatalogue(executions, function.OfWorker, wall, log)
 	registry.Add(catalogue)
 	workers := worker.NewHub(worker.Deps{
-		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll, Clock: wall, Log: log,
+		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll,
+		Clock: wall, Log: log,
 	})
 	types := eventTypes(pool, wall, log)
 	watchers := control.NewSubscriptions(executions, wall, log)
@@ -164,7 +165,6 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Store: executions, Sender: events.Calls{Bus: conn, Clock: wall, Installation: executions.Installation}, Clock: wall,
 		Log: log, Woken: runner.Calls(), Guard: guardian, Answerer: service,
 	}
-	agents := events.NewAgents(events.AgentsDeps{Store: executions, Watches: watches, Clock: wall, Log: log})
 	topology := topology{bus: conn, configured: c.Agents, agents: owners}
 	parts := []run.Part{
 		run.Loop("topology", topology.Run),
@@ -193,6 +193,12 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		workers: workers, limits: limiter, schedules: measured, archive: kept, scripts: isolation{scripts},
 	})...)
 	return run.Parts(ctx, log, stopWithin, parts...)
+}
+
+// relays are what is wanted of relays, and what they say of themselves.
+func relays(executions *store.Store, conn *bus.Conn, wall clock.Clock, log *slog.Logger) (*events.Watches, *events.Agents) {
+	watches := events.NewWatches(events.WatchesDeps{Store: executions, Bus: conn, Clock: wall, Log: log})
+	return watches, events.NewAgents(events.AgentsDeps{Store: executions, Watches: watches, Clock: wall, Log: log})
 }
 
 // scheduleDeps is what schedules start runs with.
