@@ -129,7 +129,7 @@ func TestARollbackGoesWhereItTakesBack(t *testing.T) {
 			f.ok(err)
 		}
 		_, err = f.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: r.ID, VersionSetID: f.set.ID})
-		f.refused(err, "were revoked: there is nothing to roll back there")
+		f.refused(err, "were revoked, so none of them can be rolled back")
 	})
 	t.Run("no fleet then", func(t *testing.T) {
 		t.Parallel()
@@ -184,6 +184,6 @@ func TestTargetsThatAreBehindGetTheVersionSet(t *testing.T) {
 		f.completes(back, "healthy", "healthy", "healthy", result)
 	}
 	_, err = f.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID, VersionSetID: f.set.ID})
-	f.refused(err, "there is nothing to roll back")
+	f.refused(err, "is live already in every environment that this would go to")
 	f.refused(again(), "is live already in every environment")
 }

@@ -431,7 +431,7 @@ func (p *plan) planBack(s *stop, back fleetBack, f *stopFleet) error {
 	}
 	if len(f.waves) == 0 {
 		return fault.New(fault.Refused,
-			"the agents of all targets that rollout_%d deployed to in %q were revoked: there is nothing to roll back there", p.back.of,
+			"the agents of all targets that rollout_%d deployed to in %q were revoked, so none of them can be rolled back", p.back.of,
 			s.environment.Name)
 	}
 	return f.forRollback()
