@@ -39,6 +39,8 @@ func table() []rule {
 			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
 			"pkg/secret/reference",
 		}, ours: []string{"pkg/clock"}, onlyStandard: true},
+		// JSON as plain values: a library.
+		{layer: "values", packages: []string{"pkg/plain"}, never: join(sql, nats, kube, star, grpcs)},
 		// What credentials are bound to; the keys are above it.
 		{layer: "sealing", packages: []string{"pkg/sealing"}, ours: []string{"pkg/fault", "pkg/secret/reference"}, onlyStandard: true},
 		{
@@ -133,7 +135,7 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/rendering", "pkg/sealing",
+		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/plain", "pkg/rendering", "pkg/sealing",
 	}
 }
 

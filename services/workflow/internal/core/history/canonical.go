@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/plain"
 )
 
 // Canonical is JSON with sorted members and no white space; nothing stands for an empty object. Numbers are compared as
@@ -40,40 +41,9 @@ func offset(err error, data []byte) int64 {
 
 // Arguments are canonical JSON as Functions take them: whole numbers are int64.
 func Arguments(data json.RawMessage) (map[string]any, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var args map[string]any
-	if err := d.Decode(&args); err != nil {
+	args, err := plain.Object(data)
+	if err != nil {
 		return nil, fmt.Errorf("decode arguments: %w", err)
 	}
-	plain, _ := plainNumbers(args).(map[string]any)
-	return plain, nil
-}
-
-// plainNumbers changes v in place. A number that fits neither type stays as it was written, and so does a whole number that is too
-// long for one: as a float it would be another.
-func plainNumbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, member := range v {
-			v[key] = plainNumbers(member)
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = plainNumbers(item)
-		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		if !strings.ContainsAny(v.String(), ".eE") {
-			return v
-		}
-		f, err := v.Float64()
-		if err != nil {
-			return v.String()
-		}
-		return f
-	}
-	return v
+	return args, nil
 }
