@@ -164,6 +164,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
 		}),
+		run.Loop("policy sets", s.keepPolicies),
 		run.Loop("credentials", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "credentials", clock.System(), s.keepCredentials)
 		}),

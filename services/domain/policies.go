@@ -1,11 +1,16 @@
 package domain
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
+	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -57,4 +62,37 @@ func (s *service) agentsOf(driver string, config json.RawMessage) ([]int64, erro
 		numbers[i] = n.Number
 	}
 	return numbers, err
+}
+
+// policySetsInterval is how often policy sets are announced again although nothing has changed, and policySetsRetry how soon that is
+// attempted again after a failure.
+const (
+	policySetsInterval = 6 * time.Hour
+	policySetsRetry    = 5 * time.Second
+)
+
+// keepPolicies has what policies have stopped evaluated again, by the sets of the installation that this process has read, and then
+// announces the sets of organizations to the engine, at once and from time to time, until ctx ends.
+func (s *service) keepPolicies(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := s.policies.ReviewInstallation(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "evaluating again what policies have stopped failed; will retry", telemetry.KeyError, err)
+			s.pause(ctx, policySetsRetry)
+		}
+	}
+	return pg.AsLeader(ctx, s.pool, "policy sets", clock.System(), func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			next := policySetsInterval
+			if err := s.policies.AnnounceAgain(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "announcing policy sets failed; will retry", telemetry.KeyError, err)
+				next = policySetsRetry
+			}
+			s.pause(ctx, next)
+		}
+		return nil
+	})
 }

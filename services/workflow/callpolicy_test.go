@@ -564,3 +564,51 @@ func waitingOf(t *testing.T, e *engines) (all []string) {
 	}
 	return all
 }
+
+// D51: a set of a group that a replica of an earlier release has stored without its labels, as one of the organization, gets them when it is
+// announced again in the same version, and a process that has read it before decides by them. A version that was missed arrives the same way.
+func TestARowOfAGroupIsRepaired(t *testing.T) {
+	t.Parallel()
+	p := newPoliced(t)
+	report := func(version int, labels map[string]string) {
+		t.Helper()
+		err := p.store.ReceivePolicySet(t.Context(), event.Event{}, callpolicy.Set{
+			Organization: 1, Name: "critical", Version: version, Mode: "enforce", TimeZone: "UTC", Text: forbidAct, Labels: labels,
+		})
+		if err == nil {
+			err = p.Read(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	verdict := func() policy.Verdict {
+		t.Helper()
+		run, err := p.Find(t.Context(), 1, "nightly") // of no application
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, _, err := p.Registry.Decide(t.Context(), run, "act", json.RawMessage(`{"at": "production"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Verdict
+	}
+	report(1, nil)
+	if got := verdict(); got != policy.Deny {
+		t.Fatalf("without labels it concerns every run: %s", got)
+	}
+	report(1, map[string]string{"tier": "critical"})
+	if got := verdict(); got != policy.Allow {
+		t.Errorf("with labels it concerns no run of no application: %s", got)
+	}
+	report(1, nil) // a late report of the earlier release
+	if got := verdict(); got != policy.Allow {
+		t.Errorf("labels were lost again: %s", got)
+	}
+	report(3, map[string]string{"tier": "critical"}) // the second was missed
+	stored, err := p.store.PolicyVersions(t.Context())
+	if err != nil || len(stored) != 1 || stored[0].Version != 3 || !stored[0].OfGroup {
+		t.Errorf("found %v, %v; expected version 3 of a group", stored, err)
+	}
+}

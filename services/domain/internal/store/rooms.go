@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
@@ -77,6 +78,18 @@ func (s *Store) ForCheck() check.Store {
 // ForPolicy is the store as package policy sees it.
 func (s *Store) ForPolicy() policy.Store {
 	return room[policy.Tx]{s, func(t *tx) policy.Tx { return t }}
+}
+
+// OrganizationsWithPolicySets implements policy.Store.
+func (s *Store) OrganizationsWithPolicySets(ctx context.Context, behind int64, most int) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsWithPolicySets(ctx, behind, int32(most))
+	return ids, pg.Classify(err, "find organizations with policy sets")
+}
+
+// OrganizationsStoppedBy implements policy.Store.
+func (s *Store) OrganizationsStoppedBy(ctx context.Context, kind core.StopKind) ([]int64, error) {
+	ids, err := query.New(s.deps.Pool).OrganizationsStoppedBy(ctx, string(kind))
+	return ids, pg.Classify(err, "find organizations whose passages are stopped by %s", kind)
 }
 
 // ForOrigin is the store as package origin sees it.

@@ -4312,6 +4312,20 @@ END $function$;
 COMMENT ON FUNCTION cd_organizations_of_identity IS
     'A person may belong to several organizations, and chooses one at sign-in.';
 
+CREATE OR REPLACE FUNCTION cd_organizations_stopped_by(stopping text)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT DISTINCT s.organization_id FROM cd_passage_stops s WHERE s.kind = stopping;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_stopped_by IS
+    'The policies of the installation concern all organizations.';
+
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_closings(at timestamp with time zone)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -4538,6 +4552,21 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_member IS
     'Where a name that a provider vouches for was added, and has not signed in yet.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_policy_sets(behind bigint, most integer)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT o.id FROM cd_organizations o
+        WHERE o.id > behind AND EXISTS (SELECT FROM cd_policy_sets s WHERE s.organization_id = o.id) ORDER BY o.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_policy_sets IS
+    'There is one worker for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_provider_session(of_session text)
  RETURNS SETOF bigint

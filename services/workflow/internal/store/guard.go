@@ -272,7 +272,7 @@ func (s *Store) PolicyVersions(ctx context.Context) ([]callpolicy.Version, error
 	rows, err := s.queries.CallPolicyVersions(ctx)
 	all := make([]callpolicy.Version, len(rows))
 	for i, row := range rows {
-		all[i] = callpolicy.Version{Organization: row.Organization, Name: row.Name, Version: int(row.Version)}
+		all[i] = callpolicy.Version{Organization: row.Organization, Name: row.Name, Version: int(row.Version), OfGroup: row.OfGroup}
 	}
 	return all, pg.Classify(err, "read the versions of policies about calls")
 }

@@ -24,6 +24,10 @@ import (
 type Store interface {
 	core.Transactions[Tx]
 	Reads
+	// OrganizationsWithPolicySets are those behind one, in their order, at most so many.
+	OrganizationsWithPolicySets(ctx context.Context, behind int64, most int) ([]int64, error)
+	// OrganizationsStoppedBy are those in which passages are stopped by a kind of control.
+	OrganizationsStoppedBy(ctx context.Context, kind core.StopKind) ([]int64, error)
 }
 
 // Reads are what is looked up, also outside of transactions of changes.

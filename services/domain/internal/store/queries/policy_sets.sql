@@ -140,3 +140,11 @@ SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND r
 -- name: LastControlDecision :one
 -- The latest about changes of controls, with its request.
 SELECT * FROM cd_policy_decisions WHERE organization_id = @organization_id AND rollout_id IS NULL AND gate_id = 'control.change' ORDER BY id DESC LIMIT 1;
+
+-- name: OrganizationsWithPolicySets :many
+-- Across organizations, on purpose: there is one worker for all.
+SELECT organization_id::bigint FROM cd_organizations_with_policy_sets(@behind, @most) AS organization_id;
+
+-- name: OrganizationsStoppedBy :many
+-- Across organizations, on purpose: the policies of the installation concern all of them.
+SELECT organization_id::bigint FROM cd_organizations_stopped_by(@kind) AS organization_id;

@@ -401,6 +401,56 @@ func (q *Queries) MemberKinds(ctx context.Context, organizationID int64) ([]Memb
 	return items, nil
 }
 
+const organizationsStoppedBy = `-- name: OrganizationsStoppedBy :many
+SELECT organization_id::bigint FROM cd_organizations_stopped_by($1) AS organization_id
+`
+
+// Across organizations, on purpose: the policies of the installation concern all of them.
+func (q *Queries) OrganizationsStoppedBy(ctx context.Context, kind string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsStoppedBy, kind)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const organizationsWithPolicySets = `-- name: OrganizationsWithPolicySets :many
+SELECT organization_id::bigint FROM cd_organizations_with_policy_sets($1, $2) AS organization_id
+`
+
+// Across organizations, on purpose: there is one worker for all.
+func (q *Queries) OrganizationsWithPolicySets(ctx context.Context, behind int64, most int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, organizationsWithPolicySets, behind, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var organization_id int64
+		if err := rows.Scan(&organization_id); err != nil {
+			return nil, err
+		}
+		items = append(items, organization_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pinPolicy = `-- name: PinPolicy :exec
 INSERT INTO cd_rollout_policies (organization_id, rollout_id, policy_set_id, version) VALUES ($1, $2, $3, $4)
 `

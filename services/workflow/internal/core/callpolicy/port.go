@@ -22,6 +22,9 @@ type Version struct {
 	Organization int64
 	Name         string
 	Version      int
+	// OfGroup reports whether it has labels of applications: a row that a release without groups has stored gets them later, in the same
+	// version.
+	OfGroup bool
 }
 
 // Store keeps what the domain service has reported.

@@ -53,6 +53,8 @@ type Registry struct {
 // organization are the policies of one.
 type organization struct {
 	versions map[string]int
+	// groups are the sets of groups of applications.
+	groups map[string]bool
 	// sets are ready; the first ones, above of them, are the installation's.
 	sets  []compiled
 	above int
@@ -104,17 +106,20 @@ func (r *Registry) Read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	versions := map[int64]map[string]int{}
+	versions, groups := map[int64]map[string]int{}, map[int64]map[string]bool{}
 	for _, v := range stored {
 		if versions[v.Organization] == nil {
-			versions[v.Organization] = map[string]int{}
+			versions[v.Organization], groups[v.Organization] = map[string]int{}, map[string]bool{}
 		}
 		versions[v.Organization][v.Name] = v.Version
+		if v.OfGroup {
+			groups[v.Organization][v.Name] = true
+		}
 	}
 	var changed []int64
 	r.mu.RLock()
 	for id, all := range versions {
-		if known := r.known[id]; known == nil || !maps.Equal(known.versions, all) {
+		if known := r.known[id]; known == nil || !maps.Equal(known.versions, all) || !maps.Equal(known.groups, groups[id]) {
 			changed = append(changed, id)
 		}
 	}
@@ -160,14 +165,16 @@ func newer(known, others map[string]int) bool {
 // compile makes the sets of an organization ready. What cannot be read here denies every call of the organization: it was valid where it
 // was written. The sets of the installation come first, as their own level.
 func compile(all []Set, installation *organization) *organization {
-	o := &organization{versions: map[string]int{}, combined: map[string]*policy.CallSet{}, memo: policy.NewMemo(remembered)}
+	o := &organization{versions: map[string]int{}, groups: map[string]bool{}, combined: map[string]*policy.CallSet{}, memo: policy.NewMemo(remembered)}
 	if installation != nil {
 		o.sets, o.above = slices.Clone(installation.sets), len(installation.sets)
 		o.brokenSet, o.broken = installation.brokenSet, installation.broken
 	}
 	slices.SortFunc(all, func(a, b Set) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range all {
-		o.versions[s.Name] = s.Version
+		if o.versions[s.Name] = s.Version; s.Labels != nil {
+			o.groups[s.Name] = true
+		}
 		if s.Text == "" || s.Mode == "off" {
 			continue
 		}

@@ -17,7 +17,7 @@ type stored []Set
 
 func (s stored) PolicyVersions(context.Context) (all []Version, err error) {
 	for _, one := range s {
-		all = append(all, Version{one.Organization, one.Name, one.Version})
+		all = append(all, Version{one.Organization, one.Name, one.Version, one.Labels != nil})
 	}
 	return all, nil
 }

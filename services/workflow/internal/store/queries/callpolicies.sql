@@ -10,7 +10,7 @@ WHERE call_policy.version < excluded.version
     OR call_policy.version = excluded.version AND call_policy.application_labels IS NULL AND excluded.application_labels IS NOT NULL;
 
 -- name: CallPolicyVersions :many
-SELECT organization, name, version FROM call_policy;
+SELECT organization, name, version, (application_labels IS NOT NULL)::boolean AS of_group FROM call_policy;
 
 -- name: CallPolicies :many
 SELECT organization, name, version, mode, time_zone, policies, application, environment, application_labels FROM call_policy

@@ -45,13 +45,14 @@ func (q *Queries) CallPolicies(ctx context.Context, organizations []int64) ([]Ca
 }
 
 const callPolicyVersions = `-- name: CallPolicyVersions :many
-SELECT organization, name, version FROM call_policy
+SELECT organization, name, version, (application_labels IS NOT NULL)::boolean AS of_group FROM call_policy
 `
 
 type CallPolicyVersionsRow struct {
 	Organization int64
 	Name         string
 	Version      int32
+	OfGroup      bool
 }
 
 func (q *Queries) CallPolicyVersions(ctx context.Context) ([]CallPolicyVersionsRow, error) {
@@ -63,7 +64,12 @@ func (q *Queries) CallPolicyVersions(ctx context.Context) ([]CallPolicyVersionsR
 	var items []CallPolicyVersionsRow
 	for rows.Next() {
 		var i CallPolicyVersionsRow
-		if err := rows.Scan(&i.Organization, &i.Name, &i.Version); err != nil {
+		if err := rows.Scan(
+			&i.Organization,
+			&i.Name,
+			&i.Version,
+			&i.OfGroup,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
