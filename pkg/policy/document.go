@@ -383,6 +383,11 @@ const (
 	// ReferenceUser and ReferenceMachine are members, by number.
 	ReferenceUser    ReferenceKind = "User"
 	ReferenceMachine ReferenceKind = "Machine"
+	// ReferenceAgent is one by its name, and ReferenceDriver one as name@major.
+	ReferenceAgent  ReferenceKind = "Agent"
+	ReferenceDriver ReferenceKind = "Driver"
+	// ReferenceService is a text that the services of a version set or of a change are searched for.
+	ReferenceService ReferenceKind = "Service"
 )
 
 // Reference is something of the organization, or a Function, that a policy names.
@@ -400,7 +405,8 @@ func (d *Document) References() []Reference {
 		add := func(uid types.EntityUID) {
 			r := Reference{ReferenceKind(uid.Type), string(uid.ID), p.ID, p.Line, p.Column}
 			switch r.Kind {
-			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup, ReferenceFunction, ReferenceUser, ReferenceMachine:
+			case ReferenceApplication, ReferenceEnvironment, ReferenceGroup, ReferenceFunction, ReferenceUser, ReferenceMachine, ReferenceAgent,
+				ReferenceDriver, ReferenceService:
 				if !slices.Contains(all, r) {
 					all = append(all, r)
 				}
@@ -424,6 +430,9 @@ func (d *Document) References() []Reference {
 						add(uid)
 					}
 				}
+				for _, name := range servicesIn(n) {
+					add(types.NewEntityUID(types.EntityType(ReferenceService), types.String(name)))
+				}
 				return true
 			})
 		}
@@ -432,6 +441,27 @@ func (d *Document) References() []Reference {
 		}
 	}
 	return all
+}
+
+// servicesIn are the texts that a part of a condition looks for among services; none for any other part.
+func servicesIn(n xast.IsNode) []string {
+	var of xast.BinaryNode
+	switch v := n.(type) {
+	case xast.NodeTypeContains:
+		of = v.BinaryNode
+	case xast.NodeTypeContainsAll:
+		of = v.BinaryNode
+	case xast.NodeTypeContainsAny:
+		of = v.BinaryNode
+	default:
+		return nil
+	}
+	path := contextPath(of.Left)
+	if len(path) != 2 || path[1] != "services" || path[0] != "versionSet" && path[0] != "change" {
+		return nil
+	}
+	names, _ := literals(of.Right)
+	return names
 }
 
 // Unpermitted are the actions that no policy of the document permits, so that a level with no other set denies them.

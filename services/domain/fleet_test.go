@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -482,4 +483,18 @@ func TestLabelsAreMerged(t *testing.T) {
 	if _, err := f.access.SetAgentLabels(t.Context(), user(), f.agents[0], many); !fault.Is(err, fault.Invalid) {
 		t.Errorf("one label too many: %v", err)
 	}
+}
+
+// D51, D61: policies see the targets of a fleet before the rollout pins them.
+func TestPoliciesSeeTheTargetsOfAFleetThatIsPlanned(t *testing.T) {
+	t.Parallel()
+	f := newFleets(t, twoWaves)
+	f.put(policy.NewPolicySet{Text: allowed + `@id("not-c3") @message("c3 is being moved")
+forbid (principal, action == Action::"rollout.create", resource)
+when { context.environments.contains(Environment::"edge") && Environment::"edge".agents.contains(Agent::"c3") };`})
+	_, err := f.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: f.set.ID})
+	f.refused(err, "c3 is being moved")
+	_, err = f.access.SetAgentLabels(t.Context(), user(), f.agents[2], map[string]string{"region": "us"})
+	f.ok(err)
+	f.rollout(f.set)
 }

@@ -64,6 +64,15 @@ func (s *service) agentsOf(driver string, config json.RawMessage) ([]int64, erro
 	return numbers, err
 }
 
+// driverRefs are the drivers that are installed, as name@major.
+func (s *service) driverRefs() []string {
+	var refs []string
+	for _, d := range s.drivers.Now().All() {
+		refs = append(refs, d.Ref)
+	}
+	return refs
+}
+
 // policySetsInterval is how often policy sets are announced again although nothing has changed, and policySetsRetry how soon that is
 // attempted again after a failure.
 const (

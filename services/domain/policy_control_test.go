@@ -2,9 +2,11 @@ package domain
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	rules "github.com/lockstep-cd/lockstep/pkg/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
@@ -168,6 +170,37 @@ func TestMembersThatDoNotExistAreWarnedOf(t *testing.T) {
 		`p2: the organization has no member 503: User "503" is nobody`, `p3: member 502 is no User: User "502" is nobody`,
 		`p4: found Machine "0502"; expected the number of a member, as in Machine::"12": it is nobody`,
 		`p5: found User "ann"; expected the number of a member, as in User::"12": it is nobody`,
+	})
+	w.put(policy.NewPolicySet{Text: text})
+}
+
+// D51: agents, drivers and services that a policy names and that do not exist are warned of, as they come and go, too.
+func TestWhatAPolicyNamesAndNobodyHasIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_agents (organization_id, name, revoked_at) VALUES (1, 'eu-1', NULL), (1, 'eu-2', now()), (2, 'us-1', NULL)`)
+	w.ok(err)
+	driver := w.driverRefs()[0]
+	text := allowed
+	for i, condition := range []string{
+		`resource.agents.contains(Agent::"eu-1")`, `resource.agents.contains(Agent::"eu-2")`, `resource.agents.contains(Agent::"us-1")`,
+		fmt.Sprintf(`resource has driver && resource.driver == Driver::%q`, driver), `resource has driver && resource.driver == Driver::"kubernets@1"`,
+		`context.versionSet.services.contains("api")`, `context.versionSet.services.containsAny(["api", "apy"])`,
+		`context has change && context.change.services.contains("apj")`, `context.versionSet.versions.contains("apk")`,
+	} {
+		text += fmt.Sprintf("@id(\"p%d\") forbid (principal, action == Action::\"environment.enter\", resource) when { %s };\n", i, condition)
+	}
+	found, err := w.policies.CheckPolicies(t.Context(), user(), text)
+	w.ok(err)
+	w.want(found.Problems, []rules.Problem(nil))
+	var lines []string
+	for _, p := range found.Warnings {
+		lines = append(lines, p.Policy+": "+p.Message)
+	}
+	w.want(lines, []string{
+		`p1: the organization has no agent "eu-2"`, `p2: the organization has no agent "us-1"`,
+		`p4: no driver "kubernets@1" is installed; expected one of ` + strings.Join(w.driverRefs(), ", "),
+		`p6: the organization has no service "apy"`, `p7: the organization has no service "apj"`,
 	})
 	w.put(policy.NewPolicySet{Text: text})
 }

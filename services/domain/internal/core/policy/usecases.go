@@ -57,6 +57,9 @@ type Names struct {
 	// Applications and Environments are by number, without archived ones, and Labels those of the applications.
 	Applications, Environments map[int64]string
 	Labels                     map[int64]map[string]string
+	// Agents are those that are not revoked, Services those in service of any application, and Drivers those that are installed, as
+	// name@major; nil where that is not known.
+	Agents, Services, Drivers []string
 }
 
 // Tx is what a use case may do in its transaction.
@@ -88,6 +91,8 @@ type UseCases struct {
 	wake   func()
 	// installation are the sets that the operator has given.
 	installation []core.PolicySet
+	// drivers are those that are installed; nil where that is not known.
+	drivers func() []string
 }
 
 // Engine decides by stored policies.
@@ -101,6 +106,12 @@ func New(store Store, engine *Engine, c clock.Clock, wake func()) *UseCases {
 // With makes the sets known that the operator has given, before anything else is called.
 func (u *UseCases) With(installation []core.PolicySet) *UseCases {
 	u.installation = installation
+	return u
+}
+
+// WithDrivers makes known which drivers are installed, as name@major, before anything else is called.
+func (u *UseCases) WithDrivers(installed func() []string) *UseCases {
+	u.drivers = installed
 	return u
 }
 
@@ -318,6 +329,9 @@ func (u *UseCases) problems(text string, names Names) (problems, warnings []poli
 	if len(read.Problems) > 0 {
 		return read.Problems, nil
 	}
+	if u.drivers != nil {
+		names.Drivers = u.drivers()
+	}
 	for _, r := range read.Document.References() {
 		if doubt := names.doubt(r); doubt != "" {
 			warnings = append(warnings, policy.Problem{Line: r.Line, Column: r.Column, Policy: r.Policy, Message: doubt})
@@ -342,9 +356,21 @@ func (u *UseCases) problems(text string, names Names) (problems, warnings []poli
 	return problems, warnings
 }
 
-// doubt is why what a policy names may not be what its author meant, although it is stored: Functions come with workers, and members are
-// removed while policies name them. It is empty for what the organization has.
+// doubt is why what a policy names may not be what its author meant, although it is stored: Functions come with workers, and members, agents,
+// drivers and services come and go while policies name them. It is empty for what the organization has.
 func (n Names) doubt(r policy.Reference) string {
+	known, named := map[policy.ReferenceKind][]string{
+		policy.ReferenceAgent: n.Agents, policy.ReferenceService: n.Services, policy.ReferenceDriver: n.Drivers,
+	}[r.Kind]
+	switch {
+	case !named:
+	case slices.Contains(known, r.Name) || r.Kind == policy.ReferenceDriver && known == nil:
+		return ""
+	case r.Kind == policy.ReferenceDriver:
+		return fmt.Sprintf("no driver %q is installed; expected one of %s", r.Name, strings.Join(known, ", "))
+	default:
+		return fmt.Sprintf("the organization has no %s %q", strings.ToLower(string(r.Kind)), r.Name)
+	}
 	kind := map[policy.ReferenceKind]core.PrincipalType{
 		policy.ReferenceUser: core.PrincipalUser, policy.ReferenceMachine: core.PrincipalAgent,
 	}[r.Kind]

@@ -560,7 +560,7 @@ func (u *UseCases) judgePlan(
 		}
 	}
 	r.Principal = core.PolicyPrincipal(requester)
-	places, err := tx.PolicyPlaces(ctx, 0, p.stopIDs())
+	places, err := p.policyPlaces(ctx, tx)
 	if err != nil {
 		return policy.Decision{}, r, err
 	}

@@ -189,6 +189,23 @@ func (p plan) stopIDs() []int64 {
 	return ids
 }
 
+// policyPlaces are the environments of a plan as policies see them: a fleet with the targets that the rollout would pin.
+func (p plan) policyPlaces(ctx context.Context, tx Tx) (map[int64]core.PolicyPlace, error) {
+	places, err := tx.PolicyPlaces(ctx, 0, p.stopIDs())
+	for _, s := range p.stops {
+		e, known := places[s.environment.ID]
+		if s.fleet == nil || !known {
+			continue
+		}
+		e.Agents = nil
+		for _, target := range slices.Concat(s.fleet.waves...) {
+			e.Agents = append(e.Agents, core.PolicyAgent{Name: target.Name, Labels: target.Labels})
+		}
+		places[s.environment.ID] = e
+	}
+	return places, err
+}
+
 // policyRollout is the rollout as policies see it.
 func (t *tree) policyRollout(requester core.Actor) *policy.Rollout {
 	return &policy.Rollout{

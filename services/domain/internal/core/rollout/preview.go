@@ -387,7 +387,7 @@ func (u *UseCases) policiesAt(
 	if len(concerning) == 0 {
 		return nil, nil
 	}
-	places, err := tx.PolicyPlaces(ctx, 0, p.stopIDs())
+	places, err := p.policyPlaces(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

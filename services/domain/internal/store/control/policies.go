@@ -115,7 +115,14 @@ func (r Reads) PolicyNames(ctx context.Context, organization int64) (policy.Name
 		for _, row := range environments {
 			names.Environments[row.ID] = row.Name
 		}
-		return pg.Classify(err, "read the names of environments")
+		if err != nil {
+			return pg.Classify(err, "read the names of environments")
+		}
+		if names.Agents, err = q.AgentNames(ctx, organization); err != nil {
+			return pg.Classify(err, "read the names of agents")
+		}
+		names.Services, err = q.ServiceNames(ctx, organization)
+		return pg.Classify(err, "read the names of services")
 	})
 	return names, err
 }

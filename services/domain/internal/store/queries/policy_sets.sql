@@ -66,6 +66,13 @@ WHERE a.organization_id = @organization_id AND a.archived_at IS NULL;
 -- name: EnvironmentNames :many
 SELECT id, name FROM cd_environments WHERE organization_id = @organization_id AND archived_at IS NULL;
 
+-- name: AgentNames :many
+SELECT name FROM cd_agents WHERE organization_id = @organization_id AND revoked_at IS NULL ORDER BY name;
+
+-- name: ServiceNames :many
+SELECT DISTINCT s.name FROM cd_services s JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+WHERE s.organization_id = @organization_id AND s.retired_at IS NULL AND a.archived_at IS NULL ORDER BY s.name;
+
 -- name: InsertPolicyDecision :one
 INSERT INTO cd_policy_decisions (organization_id, rollout_id, gate_id, verdict, decision, request, created_at)
 VALUES (@organization_id, sqlc.narg(rollout_id), @gate_id, @verdict, @decision, @request, @created_at) RETURNING id;

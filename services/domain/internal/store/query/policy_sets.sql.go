@@ -11,6 +11,30 @@ import (
 	"time"
 )
 
+const agentNames = `-- name: AgentNames :many
+SELECT name FROM cd_agents WHERE organization_id = $1 AND revoked_at IS NULL ORDER BY name
+`
+
+func (q *Queries) AgentNames(ctx context.Context, organizationID int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, agentNames, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const applicationNames = `-- name: ApplicationNames :many
 SELECT a.id, a.name, COALESCE(d.labels, '{}')::jsonb AS labels FROM cd_applications a
 LEFT JOIN cd_details d ON d.organization_id = a.organization_id AND d.application_id = a.id
@@ -938,4 +962,29 @@ UPDATE cd_policy_sets SET version = $1 WHERE organization_id = $2 AND id = $3
 func (q *Queries) RaisePolicySet(ctx context.Context, version int32, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, raisePolicySet, version, organizationID, iD)
 	return err
+}
+
+const serviceNames = `-- name: ServiceNames :many
+SELECT DISTINCT s.name FROM cd_services s JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+WHERE s.organization_id = $1 AND s.retired_at IS NULL AND a.archived_at IS NULL ORDER BY s.name
+`
+
+func (q *Queries) ServiceNames(ctx context.Context, organizationID int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, serviceNames, organizationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
