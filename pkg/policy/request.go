@@ -63,6 +63,9 @@ type Change struct {
 	Services []string `json:"services,omitempty"`
 	// First reports whether nothing is live there yet.
 	First bool `json:"first,omitempty"`
+	// Files and Lines are how many files change, and how many lines are added or removed; nil where that is not known.
+	Files *int `json:"files,omitempty"`
+	Lines *int `json:"lines,omitempty"`
 }
 
 // VersionSet is what would be deployed.
@@ -122,6 +125,8 @@ type Request struct {
 	Facts     provenance.Facts `json:"facts,omitzero"`
 	Completed []Environment    `json:"completed,omitempty"`
 	Previous  *Previous        `json:"previous,omitempty"`
+	// Incidents are the names of those that are open and concern the application.
+	Incidents []string `json:"incidents,omitempty"`
 	// RolloutsLastDay counts those of the application.
 	RolloutsLastDay int       `json:"rollouts_last_day"`
 	Approvals       Approvals `json:"approvals"`
@@ -187,7 +192,7 @@ func (r Request) world() (*world, error) {
 			"repositories": texts(r.VersionSet.Repositories), "artifacts": w.versions(r.VersionSet.Artifacts),
 			"minutesOld": types.Long(r.VersionSet.MinutesOld),
 		}),
-		"facts": facts(r.Facts, r.At),
+		"facts": facts(r.Facts, r.At), "incidents": texts(r.Incidents),
 	}
 	// Every input is short enough for arguments to leave none out (pkg/flow).
 	inputs, err := argumentsOf(r.Inputs)
@@ -225,9 +230,14 @@ func (r Request) world() (*world, error) {
 	w.context["passed"] = w.environments(r.Passed)
 	w.rollout(r)
 	if c := r.Change; c != nil {
-		w.context["change"] = cedar.NewRecord(cedar.RecordMap{
-			"services": texts(c.Services), "count": types.Long(len(c.Services)), "first": types.Boolean(c.First),
-		})
+		change := cedar.RecordMap{"services": texts(c.Services), "count": types.Long(len(c.Services)), "first": types.Boolean(c.First)}
+		if c.Files != nil {
+			change["files"] = types.Long(*c.Files)
+		}
+		if c.Lines != nil {
+			change["lines"] = types.Long(*c.Lines)
+		}
+		w.context["change"] = cedar.NewRecord(change)
 	}
 	w.context["approvals"] = cedar.NewRecord(cedar.RecordMap{"people": types.Long(r.Approvals.People), "groups": texts(r.Approvals.Groups)})
 	if p := r.Previous; p != nil {

@@ -16,6 +16,8 @@ type Freeze struct {
 	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool   `json:"rollbacks"`
 	Reason    string `json:"reason"`
+	// Incident is what the incident is called that it is for; empty for none.
+	Incident string `json:"incident,omitempty"`
 	// Author is what the author was called then.
 	Author   string    `json:"author"`
 	StartsAt time.Time `json:"startsAt"`
@@ -27,7 +29,7 @@ type Freeze struct {
 	StoppedRollouts int  `json:"stoppedRollouts"`
 }
 
-const freezeFields = `id tiers environments { id name } applications { id name } rollbacks reason author startsAt endsAt endedAt inForce ` +
+const freezeFields = `id tiers environments { id name } applications { id name } rollbacks reason incident author startsAt endsAt endedAt inForce ` +
 	`stoppedRollouts`
 
 // FreezeInput describes a freeze to start.
@@ -36,6 +38,8 @@ type FreezeInput struct {
 	Tiers, Environments, Applications []string
 	Rollbacks                         bool
 	Reason                            string
+	// Incident is what the incident is called that it is for; empty for none.
+	Incident string
 	// StartsAt is when it begins; the zero value is now.
 	StartsAt, EndsAt time.Time
 }
@@ -57,6 +61,9 @@ func (c *Client) StartFreeze(ctx context.Context, in FreezeInput) (Freeze, error
 		if len(names) > 0 {
 			input[field] = names
 		}
+	}
+	if in.Incident != "" {
+		input["incident"] = in.Incident
 	}
 	if !in.StartsAt.IsZero() {
 		input["startsAt"] = in.StartsAt

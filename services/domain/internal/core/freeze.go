@@ -24,6 +24,8 @@ const (
 	MaxFreezes = 200
 	// MaxFreezeScope is how many environments, and how many applications, one freeze may name.
 	MaxFreezeScope = 100
+	// MaxIncident is how long the name of an incident is, in bytes.
+	MaxIncident = 100
 )
 
 // Author is who set a control, and what they were called then.
@@ -45,6 +47,8 @@ type Freeze struct {
 	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool
 	Reason    string
+	// Incident is what the incident is called that it is for; empty for none. It is open while the freeze is in force.
+	Incident string
 	// StartsAt and EndsAt are when it is in force, and BoundedFrom is where MaxFreeze is counted from.
 	StartsAt, EndsAt, BoundedFrom time.Time
 	// EndedAt is when it was ended early; nil if it was not.

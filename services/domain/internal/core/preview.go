@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
@@ -55,4 +56,30 @@ type FileChange struct {
 	// Diff is in the unified form; Truncated reports whether the rest was left out.
 	Diff      string `json:"diff"`
 	Truncated bool   `json:"truncated,omitempty"`
+}
+
+// SizeOf is how many files some changes concern, each path once, and how many lines are added or removed; nil where a diff was cut.
+func SizeOf(changes []FileChange) (files, lines *int) {
+	seen := map[string]bool{}
+	total, known := 0, true
+	for _, c := range changes {
+		if seen[c.Path] {
+			continue
+		}
+		seen[c.Path], known = true, known && !c.Truncated
+		inside := false // before the first hunk there are the names of the files
+		for line := range strings.Lines(c.Diff) {
+			switch {
+			case strings.HasPrefix(line, "@@"):
+				inside = true
+			case inside && (line[0] == '+' || line[0] == '-'):
+				total++
+			}
+		}
+	}
+	count := len(seen)
+	if known {
+		lines = &total
+	}
+	return &count, lines
 }

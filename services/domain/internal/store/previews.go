@@ -31,6 +31,17 @@ func (t *tx) SettlePreview(ctx context.Context, p core.Preview) error {
 	return pg.Classify(t.q.SettleComparison(ctx, t.organization, &p.ID), "begin what waits for comparison %d", p.ID)
 }
 
+// LatestPreview implements rollout.PolicyTx.
+func (t *tx) LatestPreview(ctx context.Context, r core.Rollout) (core.Preview, bool, error) {
+	rows, err := t.q.LatestPreview(ctx, query.LatestPreviewParams{
+		OrganizationID: t.organization, ApplicationID: r.ApplicationID, VersionSetID: r.VersionSetID, RolloutID: r.ID,
+	})
+	if err != nil || len(rows) == 0 {
+		return core.Preview{}, false, pg.Classify(err, "read the latest preview of version set %d", r.VersionSetID)
+	}
+	return preview(rows[0]), true, nil
+}
+
 // PreviewsByID implements view.Reads.
 func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error) {
 	return byKey(ctx, r, organization, ids, "previews", (*query.Queries).PreviewsByID,

@@ -1757,11 +1757,13 @@ CREATE TABLE cd_freezes (
     principal_name text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    incident text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_freezes_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_freezes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_freezes_applications_are_few CHECK ((cardinality(application_ids) <= 100)),
     CONSTRAINT cd_freezes_end_comes_last CHECK ((ends_at > starts_at)),
     CONSTRAINT cd_freezes_environments_are_few CHECK ((cardinality(environment_ids) <= 100)),
+    CONSTRAINT cd_freezes_incident_is_bounded CHECK ((octet_length(incident) <= 100)),
     CONSTRAINT cd_freezes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_freezes_reason_is_given CHECK ((reason <> ''::text)),
     CONSTRAINT cd_freezes_tiers_are_known CHECK ((tiers <@ ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])),
@@ -1776,6 +1778,8 @@ COMMENT ON COLUMN cd_freezes.bounded_from IS
     'When it starts, or when its end was chosen last: the end is at most 30 days behind it.';
 COMMENT ON COLUMN cd_freezes.ended_at IS
     'When it was ended before its time; null if it was not.';
+COMMENT ON COLUMN cd_freezes.incident IS
+    'What the incident is called that it is for, such as INC-99; empty for none. The incident is open while the freeze is in force.';
 COMMENT ON COLUMN cd_freezes.rollbacks IS
     'It stops rollbacks, too.';
 

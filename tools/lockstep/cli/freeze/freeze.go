@@ -63,7 +63,7 @@ func (c commands) start() *cobra.Command {
 	var last time.Duration
 	var until, from string
 	cmd := c.Asking("start", "Stop rollouts at their next passage within a scope, for a time; without a scope, all of the organization",
-		"  lockstep freeze start --tier production --for 4h --reason 'incident 99'\n"+
+		"  lockstep freeze start --tier production --for 4h --incident INC-99 --reason 'payments fail'\n"+
 			"  lockstep freeze start --environment eu-1,eu-2 --application shop --until 2026-11-30T08:00:00Z --reason 'Black Friday'",
 		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			var err error
@@ -89,6 +89,7 @@ func (c commands) start() *cobra.Command {
 	flags.StringSliceVar(&in.Environments, "environment", nil, "only this `environment`, by name or identifier; repeatable")
 	flags.StringSliceVar(&in.Applications, "application", nil, "only this `application`, by name or identifier; repeatable")
 	flags.BoolVar(&in.Rollbacks, "rollbacks", false, "stop rollbacks, too")
+	flags.StringVar(&in.Incident, "incident", "", "the incident that it is for, by its `name`: policies see it while the freeze is in force")
 	command.DurationFlag(cmd, &last, "for", 0, "how long; at most 30 days")
 	flags.StringVar(&until, "until", "", "when it ends, in place of --for, as `time` 2026-11-30T08:00:00Z")
 	flags.StringVar(&from, "from", "", "when it begins, as `time` 2026-11-27T18:00:00Z; now without it")
@@ -181,6 +182,9 @@ func scope(f client.Freeze) string {
 	}
 	if f.Rollbacks {
 		text += " (with rollbacks)"
+	}
+	if f.Incident != "" {
+		text += " (" + f.Incident + ")"
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -65,6 +66,8 @@ type NewFreeze struct {
 	EnvironmentIDs, ApplicationIDs []int64
 	Rollbacks                      bool
 	Reason                         string
+	// Incident is what the incident is called that it is for; empty for none. Policies see it while the freeze is in force.
+	Incident string
 	// StartsAt is when it begins; the zero value for now.
 	StartsAt time.Time
 	// EndsAt is when it ends. It is required.
@@ -100,14 +103,27 @@ func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (
 		}
 		made, err = tx.AddFreeze(ctx, core.Freeze{
 			Tiers: n.Tiers, EnvironmentIDs: core.Distinct(n.EnvironmentIDs), ApplicationIDs: core.Distinct(n.ApplicationIDs), Rollbacks: n.Rollbacks,
-			Reason: n.Reason, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt, Author: core.AuthorOf(a), CreatedAt: now,
+			Reason: n.Reason, Incident: n.Incident, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt, Author: core.AuthorOf(a), CreatedAt: now,
 		})
 		if err != nil {
 			return err
 		}
+		if err := reviewIncident(ctx, tx, made, now); err != nil {
+			return err
+		}
 		return core.Record(ctx, tx, a, change(core.ActionStartFreeze, made, n.Reason, names), nil, state(made))
 	})
+	u.wake()
 	return made, err
+}
+
+// reviewIncident has evaluated again what policies have stopped, when an incident opens or closes that they see. Where a freeze begins
+// later, or ends by itself, their own review finds that.
+func reviewIncident(ctx context.Context, tx Tx, f core.Freeze, now time.Time) error {
+	if f.Incident == "" {
+		return nil
+	}
+	return tx.ReviewStopped(ctx, core.StopPolicy, 0, now)
 }
 
 func tooMany(err error, many, most int) error {
@@ -122,6 +138,11 @@ func tooMany(err error, many, most int) error {
 // check finds what is wrong with a request.
 func (n NewFreeze) check(now time.Time) error {
 	found := checkReason(n.Reason)
+	if len(n.Incident) > core.MaxIncident || strings.TrimSpace(n.Incident) != n.Incident || strings.ContainsFunc(n.Incident, unicode.IsControl) {
+		found = append(found, fault.Field{Name: "/incident", Problem: fmt.Sprintf(
+			"found %.120q; expected at most %d bytes of one line, such as INC-99", n.Incident, core.MaxIncident,
+		)})
+	}
 	if n.StartsAt.Before(now.Add(-time.Minute)) || n.StartsAt.After(now.Add(core.MaxFreezeAhead)) {
 		found = append(found, fault.Field{Name: "/startsAt", Problem: fmt.Sprintf(
 			"found %s; expected a time from now, %s, to a year ahead", instant(n.StartsAt), instant(now),
@@ -280,6 +301,9 @@ func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason
 		if err := tx.ReviewStopped(ctx, core.StopFreeze, id, now); err != nil {
 			return err
 		}
+		if err := reviewIncident(ctx, tx, after, now); err != nil {
+			return err
+		}
 		c := change(core.ActionEndFreeze, after, reason, "")
 		if c.Environments, err = scope(ctx, tx, before); err != nil {
 			return err
@@ -376,6 +400,7 @@ func change(action core.Action, f core.Freeze, reason, detail string) core.Chang
 func state(f core.Freeze) map[string]any {
 	return map[string]any{
 		"tiers": f.Tiers, "environments": f.EnvironmentIDs, "applications": f.ApplicationIDs, "rollbacks": f.Rollbacks, "reason": f.Reason,
+		"incident": f.Incident,
 		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended": f.EndedAt != nil,
 	}
 }

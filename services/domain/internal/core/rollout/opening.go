@@ -320,6 +320,11 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 			if r.Change, err = changeOf(ctx, p.tx, p.cause.Organization, p.rollout, b.PreviousVersionSetID); err != nil {
 				return r, err
 			}
+			if asksOfSize(p.policies) {
+				if err := p.measure(ctx, b, r.Change); err != nil {
+					return r, err
+				}
+			}
 		}
 		before := i - 1
 		if b.EnvironmentID != point.EnvironmentID || before < 0 || p.environments[before].FinishedAt == nil ||
@@ -386,6 +391,9 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 	}
 	r.Application = applications[application].Name
 	if err := describeRecord(ctx, tx, c.Organization, application, set, r); err != nil {
+		return err
+	}
+	if r.Incidents, err = tx.OpenIncidents(ctx, application, c.at); err != nil {
 		return err
 	}
 	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{set})

@@ -258,6 +258,48 @@ func changeOf(ctx context.Context, tx Tx, organization int64, r core.Rollout, li
 	return change, err
 }
 
+// asksOfSize reports whether some policies may ask how large a change is.
+func asksOfSize(all []core.ConcerningPolicy) bool {
+	return slices.ContainsFunc(all, func(s core.ConcerningPolicy) bool {
+		return policy.MentionsAttribute(s.Text, "files") || policy.MentionsAttribute(s.Text, "lines")
+	})
+}
+
+// measure adds to a change how large it is in an environment: what the rollout has committed there, or else what the latest preview of its
+// version set has found, if no other rollout of the application has begun since. Nothing is added where neither is known.
+func (p passages) measure(ctx context.Context, b *branch, change *policy.Change) error {
+	ids := make([]int64, len(b.deployments))
+	for i, d := range b.deployments {
+		ids[i] = d.ID
+	}
+	committed, err := p.tx.SnapshotsByDeployment(ctx, p.cause.Organization, ids)
+	if err != nil {
+		return err
+	}
+	if len(committed) > 0 {
+		var all []core.FileChange
+		for _, id := range ids {
+			if len(committed[id].Changes) == 0 { // it has not committed yet, or its driver does not tell
+				return nil
+			}
+			all = append(all, committed[id].Changes...)
+		}
+		change.Files, change.Lines = core.SizeOf(all)
+		return nil
+	}
+	preview, found, err := p.tx.LatestPreview(ctx, p.rollout)
+	if err != nil || !found {
+		return err
+	}
+	for _, e := range preview.Environments {
+		// A comparison lists things and no files.
+		if e.EnvironmentID == b.EnvironmentID && e.Reason == "" && (e.Compared == nil || len(e.Changes) > 0) {
+			change.Files, change.Lines = core.SizeOf(e.Changes)
+		}
+	}
+	return nil
+}
+
 // mayComplete is what policies decide about the end of a rollout whose run has reported that everything is done; the zero value where
 // none is about it. It is recorded.
 func (u *UseCases) mayComplete(ctx context.Context, t *tree) (policy.Decision, error) {

@@ -266,6 +266,12 @@ func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int
 	return all, pg.Classify(err, "read the policies that concern rollout %d", rollout)
 }
 
+// OpenIncidents implements rollout.PolicyTx.
+func (w Writes) OpenIncidents(ctx context.Context, application int64, at time.Time) ([]string, error) {
+	open, err := w.Q.OpenIncidents(ctx, w.Entered, at, application)
+	return open, pg.Classify(err, "read open incidents")
+}
+
 // PinPolicy implements rollout.Tx.
 func (w Writes) PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error {
 	err := w.Q.PinPolicy(ctx, query.PinPolicyParams{

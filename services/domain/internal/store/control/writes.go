@@ -38,7 +38,7 @@ func (w Writes) AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, erro
 		OrganizationID: w.Entered, Tiers: tiers, EnvironmentIds: append([]int64{}, f.EnvironmentIDs...),
 		ApplicationIds: append([]int64{}, f.ApplicationIDs...), Rollbacks: f.Rollbacks, Reason: f.Reason, StartsAt: f.StartsAt, EndsAt: f.EndsAt,
 		BoundedFrom: f.BoundedFrom, PrincipalType: string(f.Author.Type), PrincipalID: f.Author.ID, PrincipalName: f.Author.Name,
-		CreatedAt: f.CreatedAt,
+		CreatedAt: f.CreatedAt, Incident: f.Incident,
 	})
 	if err != nil {
 		return core.Freeze{}, pg.Classify(err, "add freeze")

@@ -1,6 +1,6 @@
 -- name: InsertFreeze :one
-INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at)
-VALUES (@organization_id, @tiers, @environment_ids, @application_ids, @rollbacks, @reason, @starts_at, @ends_at, @bounded_from, @principal_type, @principal_id, @principal_name, @created_at)
+INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident)
+VALUES (@organization_id, @tiers, @environment_ids, @application_ids, @rollbacks, @reason, @starts_at, @ends_at, @bounded_from, @principal_type, @principal_id, @principal_name, @created_at, @incident)
 RETURNING *;
 
 -- name: LockFreeze :one
@@ -15,6 +15,12 @@ UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AN
 -- name: FreezesInForce :many
 -- Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
 SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id;
+
+-- name: OpenIncidents :many
+-- Those whose freezes are in force and concern an application, in whatever environment.
+SELECT DISTINCT incident FROM cd_freezes
+WHERE organization_id = @organization_id AND ended_at IS NULL AND starts_at <= @at AND ends_at > @at AND incident <> ''
+  AND (cardinality(application_ids) = 0 OR @application_id::bigint = ANY(application_ids)) ORDER BY incident;
 
 -- name: HoldFreezes :many
 -- Kept from ending before the transaction does, so that its end sees what it has stopped.

@@ -187,7 +187,7 @@ func (q *Queries) FreezeBypasses(ctx context.Context) (int64, error) {
 }
 
 const freezesByID = `-- name: FreezesByID :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []int64) ([]Freeze, error) {
@@ -216,6 +216,7 @@ func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []i
 			&i.PrincipalName,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Incident,
 		); err != nil {
 			return nil, err
 		}
@@ -228,7 +229,7 @@ func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []i
 }
 
 const freezesInForce = `-- name: FreezesInForce :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id
 `
 
 // Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
@@ -258,6 +259,7 @@ func (q *Queries) FreezesInForce(ctx context.Context, organizationID int64, at t
 			&i.PrincipalName,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Incident,
 		); err != nil {
 			return nil, err
 		}
@@ -346,9 +348,9 @@ func (q *Queries) HoldVetoes(ctx context.Context, organizationID int64, ids []in
 }
 
 const insertFreeze = `-- name: InsertFreeze :one
-INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at
+INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+RETURNING organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident
 `
 
 type InsertFreezeParams struct {
@@ -365,6 +367,7 @@ type InsertFreezeParams struct {
 	PrincipalID    int64
 	PrincipalName  string
 	CreatedAt      time.Time
+	Incident       string
 }
 
 func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Freeze, error) {
@@ -382,6 +385,7 @@ func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Fre
 		arg.PrincipalID,
 		arg.PrincipalName,
 		arg.CreatedAt,
+		arg.Incident,
 	)
 	var i Freeze
 	err := row.Scan(
@@ -401,6 +405,7 @@ func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Fre
 		&i.PrincipalName,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Incident,
 	)
 	return i, err
 }
@@ -484,7 +489,7 @@ func (q *Queries) LiftVeto(ctx context.Context, at *time.Time, organizationID in
 }
 
 const listFreezes = `-- name: ListFreezes :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes
 WHERE organization_id = $1 AND id > $2 AND id < $3 AND (NOT $4::boolean OR ended_at IS NULL AND ends_at > $5)
 ORDER BY CASE WHEN $6::boolean THEN -id ELSE id END
 LIMIT $7
@@ -534,6 +539,7 @@ func (q *Queries) ListFreezes(ctx context.Context, arg ListFreezesParams) ([]Fre
 			&i.PrincipalName,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Incident,
 		); err != nil {
 			return nil, err
 		}
@@ -546,7 +552,7 @@ func (q *Queries) ListFreezes(ctx context.Context, arg ListFreezesParams) ([]Fre
 }
 
 const lockFreeze = `-- name: LockFreeze :one
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at FROM cd_freezes WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockFreeze(ctx context.Context, organizationID int64, iD int64) (Freeze, error) {
@@ -569,6 +575,7 @@ func (q *Queries) LockFreeze(ctx context.Context, organizationID int64, iD int64
 		&i.PrincipalName,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Incident,
 	)
 	return i, err
 }
@@ -617,6 +624,33 @@ func (q *Queries) LockVeto(ctx context.Context, organizationID int64, iD int64) 
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const openIncidents = `-- name: OpenIncidents :many
+SELECT DISTINCT incident FROM cd_freezes
+WHERE organization_id = $1 AND ended_at IS NULL AND starts_at <= $2 AND ends_at > $2 AND incident <> ''
+  AND (cardinality(application_ids) = 0 OR $3::bigint = ANY(application_ids)) ORDER BY incident
+`
+
+// Those whose freezes are in force and concern an application, in whatever environment.
+func (q *Queries) OpenIncidents(ctx context.Context, organizationID int64, at time.Time, applicationID int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, openIncidents, organizationID, at, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var incident string
+		if err := rows.Scan(&incident); err != nil {
+			return nil, err
+		}
+		items = append(items, incident)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const organizationsWithDueReviews = `-- name: OrganizationsWithDueReviews :many

@@ -1101,6 +1101,8 @@ type Freeze struct {
 	PrincipalName string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	// What the incident is called that it is for, such as INC-99; empty for none. The incident is open while the freeze is in force.
+	Incident string
 }
 
 type GateExpiry struct {

@@ -45,6 +45,58 @@ func (q *Queries) InsertPreview(ctx context.Context, organizationID int64, appli
 	return i, err
 }
 
+const latestPreview = `-- name: LatestPreview :many
+SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at FROM cd_rollout_previews p
+WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $3 AND p.state = 'made'
+  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $2
+    AND r.id <> $4 AND r.created_at >= p.created_at)
+ORDER BY p.id DESC LIMIT 1
+`
+
+type LatestPreviewParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	RolloutID      int64
+}
+
+// The latest of the version set of a rollout, asked for after every other rollout of the application was created.
+func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([]RolloutPreview, error) {
+	rows, err := q.db.Query(ctx, latestPreview,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.VersionSetID,
+		arg.RolloutID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RolloutPreview
+	for rows.Next() {
+		var i RolloutPreview
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.State,
+			&i.Reason,
+			&i.Environments,
+			&i.WorkflowRef,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const previewsByID = `-- name: PreviewsByID :many
 SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at FROM cd_rollout_previews WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `

@@ -452,6 +452,29 @@ func (ec *executionContext) fieldContext_Freeze_reason(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Freeze", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Freeze_incident(ctx context.Context, field graphql.CollectedField, obj *model.Freeze) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Freeze_incident(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Incident, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Freeze_incident(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Freeze", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Freeze_startsAt(ctx context.Context, field graphql.CollectedField, obj *model.Freeze) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1450,7 +1473,7 @@ func (ec *executionContext) unmarshalInputStartFreezeInput(ctx context.Context, 
 		asMap["rollbacks"] = false
 	}
 
-	fieldsInOrder := [...]string{"tiers", "environments", "applications", "rollbacks", "reason", "startsAt", "endsAt"}
+	fieldsInOrder := [...]string{"tiers", "environments", "applications", "rollbacks", "reason", "incident", "startsAt", "endsAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1492,6 +1515,13 @@ func (ec *executionContext) unmarshalInputStartFreezeInput(ctx context.Context, 
 				return it, err
 			}
 			it.Reason = data
+		case "incident":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("incident"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Incident = data
 		case "startsAt":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("startsAt"))
 			data, err := ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
@@ -1886,6 +1916,11 @@ func (ec *executionContext) _Freeze(ctx context.Context, sel ast.SelectionSet, o
 			}
 		case "reason":
 			out.Values[i] = ec._Freeze_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "incident":
+			out.Values[i] = ec._Freeze_incident(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

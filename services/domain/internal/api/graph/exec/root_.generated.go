@@ -976,6 +976,7 @@ type ComplexityRoot struct {
 		Environments    func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		InForce         func(childComplexity int) int
+		Incident        func(childComplexity int) int
 		Reason          func(childComplexity int) int
 		Rollbacks       func(childComplexity int) int
 		StartsAt        func(childComplexity int) int
@@ -6147,6 +6148,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Freeze.InForce(childComplexity), true
+	case "Freeze.incident":
+		if e.ComplexityRoot.Freeze.Incident == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.Incident(childComplexity), true
 	case "Freeze.reason":
 		if e.ComplexityRoot.Freeze.Reason == nil {
 			break
@@ -16872,6 +16879,8 @@ type Freeze implements Node {
   rollbacks: Boolean!
   "Why, as its author has given it."
   reason: String!
+  "What the incident is called that it is for, which is open while it is in force; empty for none. Policies see it."
+  incident: String!
   "When it begins."
   startsAt: Time!
   "When it ends by itself."
@@ -16938,6 +16947,8 @@ input StartFreezeInput {
   rollbacks: Boolean = false
   "Why; shown to everybody who is stopped."
   reason: String!
+  "What the incident is called that it is for, such as INC-99: policies see it while the freeze is in force."
+  incident: String
   "When it begins; now without it."
   startsAt: Time
   "When it ends: at most 30 days after it begins. A freeze can be extended."
@@ -22603,6 +22614,8 @@ func (ec *executionContext) childFields_Freeze(ctx context.Context, field graphq
 		return ec.fieldContext_Freeze_rollbacks(ctx, field)
 	case "reason":
 		return ec.fieldContext_Freeze_reason(ctx, field)
+	case "incident":
+		return ec.fieldContext_Freeze_incident(ctx, field)
 	case "startsAt":
 		return ec.fieldContext_Freeze_startsAt(ctx, field)
 	case "endsAt":

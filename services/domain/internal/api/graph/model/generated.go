@@ -1990,6 +1990,8 @@ type StartFreezeInput struct {
 	Rollbacks *bool `json:"rollbacks,omitempty"`
 	// Why; shown to everybody who is stopped.
 	Reason string `json:"reason"`
+	// What the incident is called that it is for, such as INC-99: policies see it while the freeze is in force.
+	Incident *string `json:"incident,omitempty"`
 	// When it begins; now without it.
 	StartsAt *time.Time `json:"startsAt,omitempty"`
 	// When it ends: at most 30 days after it begins. A freeze can be extended.

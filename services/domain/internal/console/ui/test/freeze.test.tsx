@@ -12,6 +12,7 @@ type Freeze = FreezesData['freezes']['nodes'][number]
 const freeze = (given: Partial<Freeze>): Freeze => ({
   id: 'freeze_1',
   reason: 'incident 99',
+  incident: 'INC-99',
   author: 'ann',
   startsAt: '2027-01-15T08:00:00Z',
   endsAt: '2027-01-15T12:00:00Z',

@@ -702,6 +702,7 @@ export interface StartFreezeInput {
   applications?: Array<string> | null
   rollbacks?: boolean | null
   reason: string
+  incident?: string | null
   startsAt?: string | null
   endsAt: string
 }
@@ -6219,6 +6220,7 @@ export interface FreezesData {
     nodes: Array<{
       id: string
       reason: string
+      incident: string
       author: string
       startsAt: string
       endsAt: string
@@ -6238,7 +6240,7 @@ export interface FreezesData {
   }
 }
 export type FreezesVariables = Record<string, never>
-export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } } } }' }
+export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason incident author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } } } }' }
 
 export interface StartFreezeData {
   startFreeze: {

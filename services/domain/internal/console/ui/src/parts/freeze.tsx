@@ -30,7 +30,7 @@ export function FreezeBanner({ permissions }: { permissions: Permission[] }) {
           <div>
             <Countdown since={f.startsAt} until={f.endsAt} label="Time until the freeze ends">
               <strong>
-                Frozen: <bdi>{scopeWords(f)}</bdi>
+                Frozen{f.incident && <> for <bdi>{f.incident}</bdi></>}: <bdi>{scopeWords(f)}</bdi>
               </strong>
               {permissions.includes('FREEZE') && (
                 <button type="button" onClick={() => setEnding(f)}>
@@ -72,6 +72,7 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
   const [open, setOpen] = useState(false)
   const [hours, setHours] = useState(4)
   const [rollbacks, setRollbacks] = useState(false)
+  const [incident, setIncident] = useState('')
   const query = useAsk(Freezes, {}, { enabled: open })
   return (
     <>
@@ -87,7 +88,7 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
           onClose={() => setOpen(false)}
           send={async (reason) => {
             const endsAt = new Date(Date.now() + hours * 3_600_000).toISOString()
-            accepted((await ask(StartFreeze, { input: { ...scope, rollbacks, reason, endsAt } })).startFreeze)
+            accepted((await ask(StartFreeze, { input: { ...scope, rollbacks, reason, incident: incident.trim() || null, endsAt } })).startFreeze)
             await query.refetch()
           }}
         >
@@ -108,6 +109,12 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
             <label>
               <input type="checkbox" checked={rollbacks} onChange={(e) => setRollbacks(e.target.checked)} /> Stop rollbacks, too
             </label>
+          </p>
+          <p>
+            <label>
+              Incident <input value={incident} maxLength={100} placeholder="INC-99" onChange={(e) => setIncident(e.target.value)} />
+            </label>{' '}
+            <span className="faint">Policies see it while the freeze is in force.</span>
           </p>
         </Confirm>
       )}
