@@ -84,7 +84,7 @@ forbid (principal, action == Action::"environment.enter", resource == Environmen
 forbid (principal, action == Action::"rollout.create", resource) when { context.incidents.contains("INC-9") };`})
 	other := w.fixture.application("other", "web")
 	w.freeze(freeze.NewFreeze{Incident: "INC-1", ApplicationIDs: []int64{other.ID}, Tiers: []core.Tier{core.TierProduction}}) // of another one
-	w.freeze(freeze.NewFreeze{Tiers: []core.Tier{core.TierProduction}})                                                     // for no incident
+	w.freeze(freeze.NewFreeze{Tiers: []core.Tier{core.TierProduction}})                                                       // for no incident
 	later := freeze.NewFreeze{Incident: "INC-2", Tiers: []core.Tier{core.TierProduction}, StartsAt: w.now.Now().Add(time.Hour)}
 	w.freeze(later)
 	nine := w.freeze(freeze.NewFreeze{Incident: "INC-9", Tiers: []core.Tier{core.TierProduction}})

@@ -103,7 +103,8 @@ func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (
 		}
 		made, err = tx.AddFreeze(ctx, core.Freeze{
 			Tiers: n.Tiers, EnvironmentIDs: core.Distinct(n.EnvironmentIDs), ApplicationIDs: core.Distinct(n.ApplicationIDs), Rollbacks: n.Rollbacks,
-			Reason: n.Reason, Incident: n.Incident, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt, Author: core.AuthorOf(a), CreatedAt: now,
+			Reason: n.Reason, Incident: n.Incident, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt,
+			Author: core.AuthorOf(a), CreatedAt: now,
 		})
 		if err != nil {
 			return err
@@ -400,7 +401,7 @@ func change(action core.Action, f core.Freeze, reason, detail string) core.Chang
 func state(f core.Freeze) map[string]any {
 	return map[string]any{
 		"tiers": f.Tiers, "environments": f.EnvironmentIDs, "applications": f.ApplicationIDs, "rollbacks": f.Rollbacks, "reason": f.Reason,
-		"incident": f.Incident,
+		"incident":  f.Incident,
 		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended": f.EndedAt != nil,
 	}
 }

@@ -581,26 +581,3 @@ func (u *UseCases) judgePlan(
 	r = r.Short(textsOf(concerning)...)
 	return u.policies.Decide(concerning, 0, r), r, nil
 }
-
-// pinPolicies keeps the versions of the policies that a new rollout is created with, and what they decided.
-func (u *UseCases) pinPolicies(ctx context.Context, tx Tx, c cause, p plan, rollout int64) error {
-	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
-	if err != nil || len(concerning) == 0 {
-		return err
-	}
-	for _, s := range concerning {
-		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
-		if s.Installation || s.EnvironmentID != 0 && !enters {
-			continue
-		}
-		if err := tx.PinPolicy(ctx, rollout, s.PolicySet); err != nil {
-			return err
-		}
-	}
-	d, r, err := u.judgePlan(ctx, tx, c, p, concerning, 0)
-	if err != nil || len(d.Rulings) == 0 {
-		return err
-	}
-	_, err = tx.AddPolicyDecision(ctx, core.PolicyDecision{RolloutID: rollout, Decision: d, Request: r, CreatedAt: c.at})
-	return err
-}

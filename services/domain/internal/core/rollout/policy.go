@@ -279,7 +279,7 @@ func (p passages) measure(ctx context.Context, b *branch, change *policy.Change)
 	if len(committed) > 0 {
 		var all []core.FileChange
 		for _, id := range ids {
-			if len(committed[id].Changes) == 0 { // it has not committed yet, or its driver does not tell
+			if len(committed[id].Changes) == 0 { // it has not committed yet, or its driver does not report that
 				return nil
 			}
 			all = append(all, committed[id].Changes...)
@@ -292,8 +292,8 @@ func (p passages) measure(ctx context.Context, b *branch, change *policy.Change)
 		return err
 	}
 	for _, e := range preview.Environments {
-		// A comparison lists things and no files.
-		if e.EnvironmentID == b.EnvironmentID && e.Reason == "" && (e.Compared == nil || len(e.Changes) > 0) {
+		// Without changes it is not known whether there are none, or they could not be listed.
+		if e.EnvironmentID == b.EnvironmentID && e.Reason == "" && len(e.Changes) > 0 {
 			change.Files, change.Lines = core.SizeOf(e.Changes)
 		}
 	}
@@ -419,4 +419,27 @@ func (u *UseCases) keepDeniedBypass(ctx context.Context, organization int64, err
 		return failed
 	}
 	return &kept
+}
+
+// pinPolicies keeps the versions of the policies that a new rollout is created with, and what they decided.
+func (u *UseCases) pinPolicies(ctx context.Context, tx Tx, c cause, p plan, rollout int64) error {
+	concerning, err := tx.PoliciesConcerning(ctx, p.application.ID, 0)
+	if err != nil || len(concerning) == 0 {
+		return err
+	}
+	for _, s := range concerning {
+		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
+		if s.Installation || s.EnvironmentID != 0 && !enters {
+			continue
+		}
+		if err := tx.PinPolicy(ctx, rollout, s.PolicySet); err != nil {
+			return err
+		}
+	}
+	d, r, err := u.judgePlan(ctx, tx, c, p, concerning, 0)
+	if err != nil || len(d.Rulings) == 0 {
+		return err
+	}
+	_, err = tx.AddPolicyDecision(ctx, core.PolicyDecision{RolloutID: rollout, Decision: d, Request: r, CreatedAt: c.at})
+	return err
 }

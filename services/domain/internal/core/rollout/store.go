@@ -53,7 +53,7 @@ type PolicyTx interface {
 	// or degraded last, and empty where none has.
 	PolicyPlaces(ctx context.Context, rollout int64, environments []int64) (map[int64]core.PolicyPlace, error)
 	LastFailureIn(ctx context.Context, rolloutEnvironment int64) (string, error)
-	// LatestPreview is the latest of the version set of a rollout that was made, and asked for after every other rollout of the application
+	// LatestPreview is the latest of the version set of a rollout that lists changes of files, and was asked for after every other rollout of the application
 	// was created; false for none.
 	LatestPreview(ctx context.Context, r core.Rollout) (core.Preview, bool, error)
 	// OpenIncidents are the names of the incidents that are open at an instant and concern an application, in whatever environment.

@@ -15,9 +15,10 @@ WHERE organization_id = @organization_id AND id = @id AND state <> 'made';
 UPDATE cd_rollout_previews SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
 
 -- name: LatestPreview :many
--- The latest of the version set of a rollout, asked for after every other rollout of the application was created.
+-- The latest of the version set of a rollout that lists changes of files, asked for after every other rollout of the application was created.
 SELECT * FROM cd_rollout_previews p
 WHERE p.organization_id = @organization_id AND p.application_id = @application_id AND p.version_set_id = @version_set_id AND p.state = 'made'
+  AND jsonb_path_exists(p.environments, '$[*].changes[*]')
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id
     AND r.id <> @rollout_id AND r.created_at >= p.created_at)
 ORDER BY p.id DESC LIMIT 1;

@@ -48,6 +48,7 @@ func (q *Queries) InsertPreview(ctx context.Context, organizationID int64, appli
 const latestPreview = `-- name: LatestPreview :many
 SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at FROM cd_rollout_previews p
 WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $3 AND p.state = 'made'
+  AND jsonb_path_exists(p.environments, '$[*].changes[*]')
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $2
     AND r.id <> $4 AND r.created_at >= p.created_at)
 ORDER BY p.id DESC LIMIT 1
@@ -60,7 +61,7 @@ type LatestPreviewParams struct {
 	RolloutID      int64
 }
 
-// The latest of the version set of a rollout, asked for after every other rollout of the application was created.
+// The latest of the version set of a rollout that lists changes of files, asked for after every other rollout of the application was created.
 func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([]RolloutPreview, error) {
 	rows, err := q.db.Query(ctx, latestPreview,
 		arg.OrganizationID,
