@@ -95,7 +95,7 @@ forbid (principal, action == Action::"rollout.create", resource) when { context.
 	r := w.rollout(w.set)
 	ten := w.freeze(freeze.NewFreeze{Incident: "INC-10", Tiers: []core.Tier{core.TierProduction}})
 	w.enter(r, "staging", "staging")
-	w.want(w.granted(), []string(nil))
+	w.want(w.granted(), []string{})
 	if waits := w.waits(r, "policy"); len(waits) != 1 || !strings.Contains(waits[0], "an incident is open") {
 		t.Errorf("found %v; want that the incident stops it", waits)
 	}
@@ -106,7 +106,7 @@ forbid (principal, action == Action::"rollout.create", resource) when { context.
 	decided, err := w.policies.PolicyDecisionsByRollout(t.Context(), org, []int64{r.ID})
 	w.ok(err)
 	all := decided[r.ID]
-	w.want([][]string{all[0].Request.Incidents, all[1].Request.Incidents}, [][]string{{}, {"INC-10"}})
+	w.want([][]string{all[0].Request.Incidents, all[1].Request.Incidents}, [][]string{nil, {"INC-10"}})
 	for _, wrong := range []string{strings.Repeat("x", 101), "two\nlines", " 9"} {
 		_, err := w.freezes.StartFreeze(t.Context(), user(), freeze.NewFreeze{Incident: wrong, Reason: "why", EndsAt: w.now.Now().Add(time.Hour)})
 		if !fault.Is(err, fault.Invalid) {
@@ -153,10 +153,9 @@ unless { context has change && context.change has lines && context.change has fi
 	}
 	cut := diff(" name: api\n-image: 1\n+image: 2\n")
 	cut.Truncated = true
-	look(cut)
-	w.want(size(), "production 1 files")
+	look(cut) // how many lines it has is not known
+	w.want(w.granted(), []string{"staging"})
 	look(diff("--- a comment\n-image: 1\n+image: 2\n"))
-	w.want(size(), "production 1 files 3 lines")
 	w.want(w.granted(), []string{"staging"})
 	look(diff(" name: api\n-image: 1\n+image: 2\n"), diff("-image: 1\n+image: 2\n")) // the same file for two services
 	w.want(size(), "production 1 files 2 lines")
