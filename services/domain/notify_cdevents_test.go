@@ -62,10 +62,13 @@ func (p postal) events(since int) (all, ids []string) {
 			p.ok(json.Unmarshal(r.JSON.Data, &data))
 			kind := strings.TrimPrefix(strings.TrimPrefix(r.JSON.Type, "dev.cdevents."), "dev.cdeventsx.")
 			c := data.Subject.Content
-			if c.Event != "" {
+			place, _ := c.Environment.(map[string]any)
+			switch {
+			case c.Event != "":
 				all = append(all, kind+" "+c.Event)
-			} else {
-				place, _ := c.Environment.(map[string]any)
+			case place == nil:
+				all = append(all, kind+" "+r.JSON.Subject)
+			default:
 				all = append(all, fmt.Sprintf("%s %s %s", kind, r.JSON.Subject, place["id"]))
 			}
 			ids = append(ids, r.JSON.ID)

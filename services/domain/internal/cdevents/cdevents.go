@@ -1,4 +1,4 @@
-// Package cdevents writes what happened to services as events of CDEvents 0.5 (https://cdevents.dev), each inside of a CloudEvent. It
+// Package cdevents writes what happened to services, environments and artifacts as events of CDEvents 0.5 (https://cdevents.dev), each inside of a CloudEvent. It
 // decides nothing: which events there are is package notify's.
 //
 // The SDK that CDEvents publishes compiles the schemas of all of its releases whenever a process starts, which takes a third of what a
@@ -54,6 +54,12 @@ type cdEvent struct {
 	} `json:"subject"`
 }
 
+// environmentContent is that of an event about an environment; an event about one that is deleted has no URI.
+type environmentContent struct {
+	Name string `json:"name"`
+	URI  string `json:"uri,omitempty"`
+}
+
 // content is that of an event about a service.
 type content struct {
 	ArtifactID  string    `json:"artifactId,omitempty"`
@@ -68,11 +74,14 @@ type reference struct {
 
 // WriteEvent returns an event as a CloudEvent.
 func (Writer) WriteEvent(e notify.DeliveryEvent) (json.RawMessage, error) {
-	service := e.Type != notify.Notified
+	artifact := e.Type == notify.ArtifactPublished || e.Type == notify.ArtifactDeleted
+	if artifact {
+		e.Subject = packageURL(e.Artifact)
+	}
 	switch {
 	case e.ID == "" || e.Source == "" || e.Subject == "":
 		return nil, errors.New("found an event without an id, a source or a subject")
-	case service && e.Environment == "":
+	case e.Type != notify.Notified && !artifact && e.Environment == "":
 		return nil, fmt.Errorf("event %s: found a service without an environment", e.ID)
 	}
 	about := reference{e.Environment, e.Source}
@@ -84,6 +93,14 @@ func (Writer) WriteEvent(e notify.DeliveryEvent) (json.RawMessage, error) {
 		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", content{packageURL(e.Artifact), about}
 	case notify.ServiceRemoved:
 		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", content{Environment: about}
+	case notify.EnvironmentCreated, notify.EnvironmentModified:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", environmentContent{e.Environment, e.URL}
+	case notify.EnvironmentDeleted:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", environmentContent{Name: e.Environment}
+	case notify.ArtifactPublished:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.3.0", struct{}{}
+	case notify.ArtifactDeleted:
+		kind, made.Subject.Content = "dev.cdevents."+string(e.Type)+".0.2.0", struct{}{}
 	case notify.Notified:
 		kind, made.Subject.Content = "dev.cdeventsx.lockstep-"+string(e.Type)+".0.1.0", e.Content
 	}

@@ -1,6 +1,7 @@
 package cdevents_test
 
 import (
+	stdcmp "cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func sample(kind notify.DeliveryEventType) notify.DeliveryEvent {
 			Application: "shop", Service: "api", Image: true, Version: "1.4.2", Reference: "registry.example.com:5000/team/api@sha256:" + strings.Repeat("a", 64),
 			Digest: "sha256:" + strings.Repeat("a", 64),
 		},
-		Content: map[string]any{"event": "approval_needed"},
+		Content: map[string]any{"event": "approval_needed"}, URL: "https://cd.example.com/environments/production",
 	}
 }
 
@@ -30,23 +31,32 @@ func sample(kind notify.DeliveryEventType) notify.DeliveryEvent {
 func TestEventsAreValidByTheirSchemas(t *testing.T) {
 	t.Parallel()
 	const image = "pkg:oci/api@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa?repository_url=registry.example.com:5000%2Fteam%2Fapi&tag=1.4.2"
-	for kind, want := range map[notify.DeliveryEventType]struct{ name, content string }{
+	for kind, want := range map[notify.DeliveryEventType]struct{ name, content, subject string }{
+		notify.EnvironmentCreated: {
+			"dev.cdevents.environment.created.0.3.0", `{"name":"production","uri":"https://cd.example.com/environments/production"}`, "",
+		},
+		notify.EnvironmentModified: {
+			"dev.cdevents.environment.modified.0.3.0", `{"name":"production","uri":"https://cd.example.com/environments/production"}`, "",
+		},
+		notify.EnvironmentDeleted: {"dev.cdevents.environment.deleted.0.3.0", `{"name":"production"}`, ""},
+		notify.ArtifactPublished:  {"dev.cdevents.artifact.published.0.3.0", `{}`, image},
+		notify.ArtifactDeleted:    {"dev.cdevents.artifact.deleted.0.2.0", `{}`, image},
 		notify.ServiceDeployed: {
 			"dev.cdevents.service.deployed.0.3.0",
-			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`,
+			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`, "",
 		},
 		notify.ServiceUpgraded: {
 			"dev.cdevents.service.upgraded.0.3.0",
-			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`,
+			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`, "",
 		},
 		notify.ServiceRolledBack: {
 			"dev.cdevents.service.rolledback.0.3.0",
-			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`,
+			`{"artifactId":"` + image + `","environment":{"id":"production","source":"/lockstep/organizations/1"}}`, "",
 		},
 		notify.ServiceRemoved: {
-			"dev.cdevents.service.removed.0.3.0", `{"environment":{"id":"production","source":"/lockstep/organizations/1"}}`,
+			"dev.cdevents.service.removed.0.3.0", `{"environment":{"id":"production","source":"/lockstep/organizations/1"}}`, "",
 		},
-		notify.Notified: {"dev.cdeventsx.lockstep-notification.sent.0.1.0", `{"event":"approval_needed"}`},
+		notify.Notified: {"dev.cdeventsx.lockstep-notification.sent.0.1.0", `{"event":"approval_needed"}`, ""},
 	} {
 		raw, err := cdevents.Writer{}.WriteEvent(sample(kind))
 		if err != nil {
@@ -60,7 +70,7 @@ func TestEventsAreValidByTheirSchemas(t *testing.T) {
 		if err := json.Unmarshal(raw, &cloud); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"1.0", "notification_1_7_2_3", "/lockstep/organizations/1", want.name, "shop/api", "2026-11-29T01:02:03Z", "application/json"},
+		if diff := cmp.Diff([]string{"1.0", "notification_1_7_2_3", "/lockstep/organizations/1", want.name, stdcmp.Or(want.subject, "shop/api"), "2026-11-29T01:02:03Z", "application/json"},
 			[]string{cloud.SpecVersion, cloud.ID, cloud.Source, cloud.Type, cloud.Subject, cloud.Time, cloud.DataContentType}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}

@@ -140,6 +140,14 @@ const (
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
 	// MomentCredentialExpires is that the value of a credential ends soon: 14, 7 and 1 day before, once each.
 	MomentCredentialExpires NotificationMoment = "credential_expires" //nolint:gosec // a name
+	// Environments and artifacts are told of for tools: a route has to name the moment.
+	MomentEnvironmentCreated  NotificationMoment = "environment_created"
+	MomentEnvironmentChanged  NotificationMoment = "environment_changed"
+	MomentEnvironmentArchived NotificationMoment = "environment_archived"
+	MomentEnvironmentRestored NotificationMoment = "environment_restored"
+	// MomentArtifactPublished is that a version was recorded, MomentArtifactDeleted that its registry does not have it any more.
+	MomentArtifactPublished NotificationMoment = "artifact_published"
+	MomentArtifactDeleted   NotificationMoment = "artifact_deleted"
 	// MomentCredentialReplaced only ends the alert of a credential: it has another value, or was revoked. No route chooses it.
 	MomentCredentialReplaced NotificationMoment = "credential_replaced" //nolint:gosec // a name
 	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
@@ -161,6 +169,8 @@ func AllNotificationMoments() []NotificationMoment {
 		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
 		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentCheckPassed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
 		MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined, MomentCredentialExpires,
+		MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived, MomentEnvironmentRestored, MomentArtifactPublished,
+		MomentArtifactDeleted,
 	}
 }
 
@@ -197,8 +207,8 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 		MomentAgentOffline:
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed,
-		MomentDriftEnded,
-		MomentCredentialReplaced:
+		MomentDriftEnded, MomentCredentialReplaced, MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived,
+		MomentEnvironmentRestored, MomentArtifactPublished, MomentArtifactDeleted:
 		return SeverityLow
 	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
 		MomentCredentialExpires:
@@ -206,6 +216,16 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	default:
 		return SeverityNormal
 	}
+}
+
+// ForTools reports whether the moment only reaches routes that name it, and no member: it is of more use to tools than to people.
+func (m NotificationMoment) ForTools() bool {
+	return m.OfEnvironment() || m == MomentArtifactPublished || m == MomentArtifactDeleted
+}
+
+// OfEnvironment reports whether the moment is about an environment itself.
+func (m NotificationMoment) OfEnvironment() bool {
+	return m == MomentEnvironmentCreated || m == MomentEnvironmentChanged || m == MomentEnvironmentArchived || m == MomentEnvironmentRestored
 }
 
 // Asks is whether people are to answer.
@@ -237,8 +257,9 @@ type Notification struct {
 	At, DueAt time.Time
 	// ApplicationID, EnvironmentID and RolloutID are what it is about; 0 for none.
 	ApplicationID, EnvironmentID, RolloutID int64
-	// SubjectID is the freeze, the trigger, the credential or the call request that it is about, of a check the version set, or of an
-	// escalation the question; Subject the gate, the key of the check or the name of the trigger or of the credential.
+	// SubjectID is the freeze, the trigger, the credential, the version of an artifact or the call request that it is about, of a check the
+	// version set, or of an escalation the question; Subject the gate, the key of the check, or the name of the trigger, of the credential or
+	// of the artifact.
 	SubjectID int64
 	Subject   string
 	// By is who caused it.

@@ -190,6 +190,19 @@ func (r reader) SeenDigests(ctx context.Context, organization int64, versions []
 	})
 }
 
+// NotifyOfDeletions implements intake.Tx.
+func (t *tx) NotifyOfDeletions(ctx context.Context, versions []int64, at time.Time) error {
+	gone, err := t.DeletedVersions(ctx, t.organization, versions)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	ids, marks := slices.Sorted(maps.Keys(gone)), make([]string, len(gone))
+	for i, id := range ids {
+		marks[i] = ":" + strconv.FormatInt(gone[id].UnixMicro(), 10)
+	}
+	return t.OfArtifacts(ctx, core.MomentArtifactDeleted, ids, marks, at)
+}
+
 // DeletedVersions implements view.Reads.
 func (r reader) DeletedVersions(ctx context.Context, organization int64, versions []int64) (map[int64]time.Time, error) {
 	return byKey(ctx, r, organization, versions, "deleted versions", (*query.Queries).DeletedVersions,

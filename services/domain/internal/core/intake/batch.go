@@ -175,10 +175,11 @@ func (k *batch) addVersions(ctx context.Context, tx Tx) error {
 	if err := tx.AddVersions(ctx, k.versions); err != nil {
 		return err
 	}
-	for _, v := range k.versions {
-		k.digests[onSource{v.ArtifactSourceID, v.Digest}] = v.ID
+	ids := make([]int64, len(k.versions))
+	for i, v := range k.versions {
+		k.digests[onSource{v.ArtifactSourceID, v.Digest}], ids[i] = v.ID, v.ID
 	}
-	return nil
+	return tx.NotifyOfVersions(ctx, ids, k.d.clock.Now())
 }
 
 // namesOf are the names that a version of an artifact may have, the first that is free.

@@ -114,5 +114,8 @@ func (u *UseCases) deleteIn(ctx context.Context, tx Tx, keys []string, artifacts
 	if err := tx.ForgetDeletions(ctx, u.clock.Now().Add(-deletionsKept), forgottenDeletions); err != nil || len(versions) == 0 {
 		return err
 	}
-	return tx.MarkDeleted(ctx, versions)
+	if err := tx.MarkDeleted(ctx, versions); err != nil {
+		return err
+	}
+	return tx.NotifyOfDeletions(ctx, versions, u.clock.Now())
 }

@@ -48,6 +48,8 @@ type Tx interface {
 	VersionsTaken(ctx context.Context, names, digests []core.Version) ([]core.Version, error)
 	// AddVersions fills in the identifiers, which follow the order of the list.
 	AddVersions(ctx context.Context, all []core.Version) error
+	// NotifyOfVersions stores moments of versions that were recorded, where a route names them.
+	NotifyOfVersions(ctx context.Context, versions []int64, at time.Time) error
 	// PublicationsOf is every publication of versions.
 	PublicationsOf(ctx context.Context, versions []int64) ([]VersionPublication, error)
 	// NewestPublications is the newest publication that counts of every source that decides on version sets of applications, some versions
@@ -63,6 +65,9 @@ type Tx interface {
 	SaveDeletions(ctx context.Context, all []Deletion) (versions []int64, err error)
 	// MarkDeleted marks the publications of versions as the recorded deletions have it; repeated, it is a no-op.
 	MarkDeleted(ctx context.Context, versions []int64) error
+	// NotifyOfDeletions stores moments of those versions that their registry does not have any more, where a route names them, once for each
+	// deletion.
+	NotifyOfDeletions(ctx context.Context, versions []int64, at time.Time) error
 	// ForgetDeletions drops deletions that were recorded before an instant, as many as most at once; the marks stay.
 	ForgetDeletions(ctx context.Context, before time.Time, most int) error
 	// Unranked are publications of applications whose place in the order of their selection is not worked out, at most so many.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -28,7 +30,14 @@ const (
 	ServiceUpgraded   DeliveryEventType = "service.upgraded"
 	ServiceRolledBack DeliveryEventType = "service.rolledback"
 	ServiceRemoved    DeliveryEventType = "service.removed"
-	Notified          DeliveryEventType = "notification.sent"
+
+	EnvironmentCreated  DeliveryEventType = "environment.created"
+	EnvironmentModified DeliveryEventType = "environment.modified"
+	EnvironmentDeleted  DeliveryEventType = "environment.deleted"
+	ArtifactPublished   DeliveryEventType = "artifact.published"
+	ArtifactDeleted     DeliveryEventType = "artifact.deleted"
+
+	Notified DeliveryEventType = "notification.sent"
 )
 
 // DeliveryEvent is something that happened, for other tools.
@@ -37,11 +46,13 @@ type DeliveryEvent struct {
 	// ID is the same whenever the event is sent again. Source names the organization.
 	ID, Source string
 	At         time.Time
-	// Subject is the service, or the notification.
+	// Subject is the service, the environment or the notification; empty for an artifact, which its package URL names.
 	Subject string
-	// Environment and Artifact are those of a service.
+	// Environment is that of a service, and Artifact that of a service or the artifact itself.
 	Environment string
 	Artifact    Artifact
+	// URL is where an environment is shown; empty for nowhere.
+	URL string
 	// Content is that of a notification.
 	Content map[string]any
 }
@@ -72,14 +83,53 @@ func brings(m core.NotificationMoment) bool {
 	return m == core.MomentRolloutCompleted || m == core.MomentRolledBack || m == core.MomentRolloutFailed
 }
 
+// itself is a moment about an environment or an artifact as an event; false for any other one, and for an artifact that is not known any
+// more.
+func (u *UseCases) itself(ctx context.Context, tx Tx, n core.Notification, e DeliveryEvent) (DeliveryEvent, bool, error) {
+	switch n.Moment { //nolint:exhaustive // the others are about something else
+	case core.MomentEnvironmentCreated, core.MomentEnvironmentRestored:
+		e.Type = EnvironmentCreated
+	case core.MomentEnvironmentChanged:
+		e.Type = EnvironmentModified
+	case core.MomentEnvironmentArchived:
+		e.Type = EnvironmentDeleted
+	case core.MomentArtifactPublished:
+		e.Type = ArtifactPublished
+	case core.MomentArtifactDeleted:
+		e.Type = ArtifactDeleted
+	default:
+		return e, false, nil
+	}
+	if n.Moment.OfEnvironment() {
+		e.Subject, e.Environment, e.URL = n.Environment, n.Environment, u.linkOf(n)
+		return e, n.Environment != "", nil
+	}
+	var err error
+	if e.Artifact, err = tx.NotifiedVersion(ctx, n.SubjectID); fault.Is(err, fault.NotFound) {
+		return e, false, nil
+	}
+	e.Subject = ""
+	return e, err == nil, err
+}
+
 // deliveryEvents are what a message is about: of a rollout that has ended one for each service and environment that it has changed, and one
 // for everything else.
-func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, what content) (
+func (u *UseCases) deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.NotificationMessage, what content) (
 	all []DeliveryEvent, err error,
 ) {
 	source := fmt.Sprintf("/lockstep/organizations/%d", organization)
 	for i, n := range what.moments {
 		base := fmt.Sprintf("notification_%d_%d", organization, n.ID)
+		if len(all) < maxEvents-1 || i == len(what.moments)-1 && m.LeftOut == 0 { // otherwise the last one counts what follows
+			e, is, err := u.itself(ctx, tx, n, DeliveryEvent{ID: base, Source: source, At: n.At, Subject: base})
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				all = append(all, e)
+				continue
+			}
+		}
 		var changed []Artifact
 		inAll := 0
 		if brings(n.Moment) {
@@ -104,6 +154,12 @@ func deliveryEvents(ctx context.Context, tx Tx, organization int64, m core.Notif
 		if room <= 0 {
 			break
 		}
+	}
+	counts := func(e DeliveryEvent) bool { return e.Type == Notified }
+	if len(all) > 0 && m.LeftOut > 0 && !slices.ContainsFunc(all, counts) {
+		n := what.moments[len(what.moments)-1]
+		id := fmt.Sprintf("notification_%d_%d_rest", organization, n.ID)
+		all = append(all, DeliveryEvent{Type: Notified, ID: id, Source: source, At: n.At, Subject: id, Content: notified(n, m.LeftOut)})
 	}
 	if len(all) == 0 { // the notifications were deleted meanwhile
 		id := fmt.Sprintf("notification_%d_message_%d_%d", organization, m.ID, m.Revision)
@@ -143,7 +199,7 @@ func (u *UseCases) interchange(
 	if u.events == nil {
 		return made, fmt.Errorf("this service writes no events of CDEvents")
 	}
-	all, err := deliveryEvents(ctx, tx, organization, m, what)
+	all, err := u.deliveryEvents(ctx, tx, organization, m, what)
 	if err != nil {
 		return made, err
 	}

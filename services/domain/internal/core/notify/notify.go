@@ -116,6 +116,8 @@ type Tx interface {
 	NotifiedRollout(ctx context.Context, id int64) (Rollout, error)
 	// NotifiedArtifacts are what a rollout has changed in the environments that it has completed, at most so many, and how many there are.
 	NotifiedArtifacts(ctx context.Context, rollout int64, most int) (some []Artifact, all int, err error)
+	// NotifiedVersion is the artifact of a version; NotFound for one that does not exist.
+	NotifiedVersion(ctx context.Context, id int64) (Artifact, error)
 	NotifiedGate(ctx context.Context, rollout int64, gate string) (Gate, error)
 	NotifiedFreeze(ctx context.Context, id int64) (Freeze, error)
 	OpenGates(ctx context.Context, organization int64, rollouts []int64) (map[int64][]core.Gate, error)

@@ -43,6 +43,11 @@ func readSubscription(raw json.RawMessage) (c SubscriptionConfig, err error) {
 	var found problems
 	c.checkMatch(&found)
 	c.checkTimes(&found)
+	for i, e := range c.Events {
+		if e.ForTools() {
+			found.add(fmt.Sprintf("/config/events/%d", i), "found %s, which only routes of an organization may name; expected another event", e)
+		}
+	}
 	switch c.Only {
 	case core.InvolvedAnyhow, core.InvolvedBegun, core.InvolvedWaiting, core.InvolvedMayApprove:
 	default:
@@ -296,7 +301,7 @@ func (u *UseCases) personal(
 	ctx context.Context, tx Tx, organization int64, f facts, channels []core.NotificationChannel, now time.Time,
 ) (int, error) {
 	n := f.notification
-	if !slices.Contains(core.AllNotificationMoments(), n.Moment) {
+	if !slices.Contains(core.AllNotificationMoments(), n.Moment) || n.Moment.ForTools() {
 		return 0, nil
 	}
 	w := Wanted{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -332,6 +333,8 @@ func (u *UseCases) linkOf(n core.Notification) string {
 		return base + "/waiting"
 	case n.RolloutID != 0:
 		return fmt.Sprintf("%s/rollouts/rollout_%d", base, n.RolloutID)
+	case n.Moment.OfEnvironment() && n.Environment != "":
+		return base + "/environments/" + url.PathEscape(n.Environment)
 	default:
 		return u.url
 	}
@@ -422,6 +425,12 @@ func headline(n core.Notification) string {
 		return fmt.Sprintf("Call callrequest_%d: answered", n.SubjectID)
 	case core.MomentTest:
 		return "Test of route " + n.Subject
+	case core.MomentEnvironmentCreated, core.MomentEnvironmentChanged, core.MomentEnvironmentArchived, core.MomentEnvironmentRestored:
+		return n.Environment + ": environment " + ofEnvironment(n.Moment)
+	case core.MomentArtifactPublished:
+		return fmt.Sprintf("%s: %s was published", n.Application, n.Subject)
+	case core.MomentArtifactDeleted:
+		return fmt.Sprintf("%s: %s was deleted from its registry", n.Application, n.Subject)
 	default:
 		return strings.ReplaceAll(string(n.Moment), "_", " ")
 	}
@@ -462,6 +471,8 @@ func whatToDo(last core.Notification, r Rollout) string {
 		return "take the difference back, or roll out what is wanted."
 	case core.MomentTriggerDeclined:
 		return "begin a rollout yourself if there should be one."
+	case core.MomentArtifactDeleted:
+		return "publish it again, or roll out another version where it runs: what restarts there may find no image."
 	default:
 		return ""
 	}

@@ -392,7 +392,9 @@ func Defaults(kind core.NotificationKind) []core.NotificationMoment {
 			core.MomentRolloutFailed, core.MomentRollbackBegan, core.MomentBreach, core.MomentAgentOffline,
 		}
 	}
-	return slices.DeleteFunc(core.AllNotificationMoments(), func(m core.NotificationMoment) bool { return m == core.MomentTriggerDeclined })
+	return slices.DeleteFunc(core.AllNotificationMoments(), func(m core.NotificationMoment) bool {
+		return m == core.MomentTriggerDeclined || m.ForTools()
+	})
 }
 
 // to is the message of a channel that a moment belongs to: by its first route that matches, or by default where it has no route.
@@ -464,7 +466,7 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		tiers = append(tiers, string(tier))
 	}
 	switch {
-	case len(c.Events) > 0 && !slices.Contains(c.Events, n.Moment):
+	case (len(c.Events) > 0 || n.Moment.ForTools()) && !slices.Contains(c.Events, n.Moment):
 		return false, ""
 	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
 		return false, ""

@@ -75,10 +75,30 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		return because(fmt.Sprintf("credential %s has another value or was revoked", n.Subject)), nil
 	case core.MomentTriggerDeclined:
 		return because(fmt.Sprintf("trigger %s of %s did not begin a rollout", n.Subject, n.Application)), nil
+	case core.MomentEnvironmentCreated, core.MomentEnvironmentChanged, core.MomentEnvironmentArchived, core.MomentEnvironmentRestored:
+		return because(fmt.Sprintf("%s %s environment %s", n.PrincipalName, ofEnvironment(n.Moment), n.Environment)), nil
+	case core.MomentArtifactPublished:
+		return because(fmt.Sprintf("%s of %s was published", n.Subject, n.Application)), nil
+	case core.MomentArtifactDeleted:
+		return because(fmt.Sprintf("the registry of %s does not have %s any more", n.Application, n.Subject)), nil
 	case core.MomentTest:
 		return []string{fmt.Sprintf("%s tests route %s. No action is needed.", n.PrincipalName, n.Subject)}, nil
 	default:
 		return because(string(n.Moment)), nil
+	}
+}
+
+// ofEnvironment is what was done to an environment.
+func ofEnvironment(m core.NotificationMoment) string {
+	switch m { //nolint:exhaustive // the others are about no environment itself
+	case core.MomentEnvironmentCreated:
+		return "created"
+	case core.MomentEnvironmentArchived:
+		return "archived"
+	case core.MomentEnvironmentRestored:
+		return "restored"
+	default:
+		return "changed"
 	}
 }
 

@@ -188,6 +188,11 @@ func sampleOf(moment core.NotificationMoment) sample {
 		}
 	case core.MomentTest:
 		s.notification.RolloutID, s.notification.Subject, s.notification.Reason = 0, "production", ""
+	case core.MomentEnvironmentCreated, core.MomentEnvironmentChanged, core.MomentEnvironmentArchived, core.MomentEnvironmentRestored:
+		s.notification.RolloutID, s.notification.Application, s.notification.Subject = 0, "", ""
+	case core.MomentArtifactPublished, core.MomentArtifactDeleted:
+		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject, s.notification.Reason = 0, 3, "api 1.4.2", ""
+		s.notification.Environment, s.notification.Tier, s.notification.PrincipalName = "", "", "the system"
 	case core.MomentCallRequested, core.MomentCallUnanswered:
 		s.notification.RolloutID, s.notification.SubjectID, s.notification.Subject = 0, 3, "http.request"
 	case core.MomentCheckFailed:

@@ -97,6 +97,9 @@ func (u *UseCases) ArchiveEnvironment(ctx context.Context, a core.Actor, environ
 		if err := u.announceEnvironment(ctx, tx, a.Organization, retired); err != nil {
 			return err
 		}
+		if err := u.notify(ctx, tx, a, environment, core.MomentEnvironmentArchived, reason); err != nil {
+			return err
+		}
 		return recordArchiving(ctx, tx, a, environmentChange(core.ActionArchiveEnvironment, e.Environment), reason, true)
 	})
 	u.wake()
@@ -161,6 +164,9 @@ func (u *UseCases) RestoreEnvironment(ctx context.Context, a core.Actor, environ
 			return err
 		}
 		if err := u.announceEnvironment(ctx, tx, a.Organization, e); err != nil {
+			return err
+		}
+		if err := u.notify(ctx, tx, a, environment, core.MomentEnvironmentRestored, reason); err != nil {
 			return err
 		}
 		return recordArchiving(ctx, tx, a, environmentChange(core.ActionRestoreEnvironment, restored), reason, false)

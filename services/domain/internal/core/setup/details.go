@@ -68,6 +68,9 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if err := tx.SaveDetails(ctx, n.Of, after); err != nil {
 			return err
 		}
+		if err := u.notifyOf(ctx, tx, a, n.Of, n.Reason); err != nil {
+			return err
+		}
 		return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now())
 	})
 	u.wake()
@@ -181,6 +184,9 @@ func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetail
 		if err != nil {
 			return err
 		}
+		if err := u.notifyOf(ctx, tx, a, n.Of, n.Reason); err != nil {
+			return err
+		}
 		if moved {
 			if err := tx.SaveDetails(ctx, n.Of, after); err != nil {
 				return err
@@ -198,6 +204,14 @@ func (u *UseCases) SetDetails(ctx context.Context, a core.Actor, n ChangedDetail
 	})
 	u.wake()
 	return err
+}
+
+// notifyOf is notify for details that have changed; nothing for those of anything but an environment.
+func (u *UseCases) notifyOf(ctx context.Context, tx Tx, a core.Actor, of core.Detailed, reason string) error {
+	if of.Kind != core.ChangedEnvironment {
+		return nil
+	}
+	return u.notify(ctx, tx, a, of.ID, core.MomentEnvironmentChanged, reason)
 }
 
 // changed are values with some set and others ended.

@@ -60,6 +60,9 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		if err := u.announceEnvironment(ctx, tx, a.Organization, bound); err != nil {
 			return err
 		}
+		if err := u.notify(ctx, tx, a, e.ID, core.MomentEnvironmentCreated, ""); err != nil {
+			return err
+		}
 		return core.Record(ctx, tx, a, environmentChange(core.ActionCreateEnvironment, e), nil, map[string]any{
 			"name": e.Name, "description": e.Description, "tier": e.Tier, "driver": n.DriverRef, "driver_config": n.DriverConfig,
 			"fleet": fleetOf(n.Fleet),
@@ -198,6 +201,17 @@ func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environmen
 }
 
 // environmentChange is a row of the journal of changes about an environment.
+// notify stores what was done to an environment, for those who are told. It is called once the environment is as it is to be.
+func (u *UseCases) notify(
+	ctx context.Context, tx Tx, a core.Actor, environment int64, moment core.NotificationMoment, reason string,
+) error {
+	now := u.clock.Now()
+	return tx.AddNotification(ctx, core.Notification{
+		Moment: moment, Cause: fmt.Sprintf("%s:%d:%d", moment, environment, now.UnixNano()), At: now, DueAt: now, EnvironmentID: environment,
+		By: a.Principal(), Reason: reason,
+	})
+}
+
 func environmentChange(action core.Action, e core.Environment) core.Change {
 	return core.Change{
 		Action: action, Subject: core.AccessSubject{Kind: core.ChangedEnvironment, ID: e.ID, Name: e.Name}, EnvironmentID: e.ID,

@@ -55,6 +55,9 @@ func (u *UseCases) UpdateEnvironment(ctx context.Context, a core.Actor, n Change
 		if err := core.Record(ctx, tx, a, change, boundState(e), boundState(next)); err != nil {
 			return err
 		}
+		if err := u.notify(ctx, tx, a, e.ID, core.MomentEnvironmentChanged, n.Reason); err != nil {
+			return err
+		}
 		if made.Description = next.Description; made.Description != e.Description {
 			if err := tx.DescribeEnvironment(ctx, e.ID, made.Description); err != nil {
 				return err

@@ -85,6 +85,8 @@ type Tx interface {
 	WantSetup(ctx context.Context, application, environment int64, reason string) (core.ApplicationEnvironment, error)
 
 	AddEnvironment(ctx context.Context, e core.Environment) (core.Environment, error)
+	// AddNotification stores a moment while the organization has a channel, once.
+	AddNotification(ctx context.Context, n core.Notification) error
 	AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.DriverBinding, error)
 	// DescribeEnvironment changes the description.
 	DescribeEnvironment(ctx context.Context, id int64, description string) error

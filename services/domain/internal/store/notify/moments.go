@@ -234,6 +234,27 @@ func (w Writes) NotifiedArtifacts(ctx context.Context, rollout int64, most int) 
 	return some, all, pg.Classify(err, "read what rollout %d has changed", rollout)
 }
 
+// NotifiedVersion implements notify.Tx.
+func (w Writes) NotifiedVersion(ctx context.Context, id int64) (notify.Artifact, error) {
+	r, err := w.Q.NotifiedVersion(ctx, w.Entered, id)
+	return notify.Artifact{
+		Application: r.Application, Service: r.Service, SourceID: r.ArtifactSourceID, Image: core.Version{Reference: r.Reference}.IsImage(),
+		Reference: r.Reference, Digest: r.Digest, Version: r.Version,
+	}, missing(err, "version", id)
+}
+
+// NotifyOfVersions implements intake.Tx.
+func (w Writes) NotifyOfVersions(ctx context.Context, versions []int64, at time.Time) error {
+	return w.OfArtifacts(ctx, core.MomentArtifactPublished, versions, make([]string, len(versions)), at)
+}
+
+// OfArtifacts stores a moment of versions where a route names it, each once for its mark.
+func (w Writes) OfArtifacts(ctx context.Context, moment core.NotificationMoment, versions []int64, marks []string, at time.Time) error {
+	return pg.Classify(w.Q.InsertArtifactNotifications(ctx, query.InsertArtifactNotificationsParams{
+		OrganizationID: w.Entered, Moment: string(moment), Versions: versions, Marks: marks, At: at,
+	}), "store notifications of %s", moment)
+}
+
 // NotifiedGate implements notify.Tx.
 func (w Writes) NotifiedGate(ctx context.Context, rollout int64, gate string) (notify.Gate, error) {
 	row, err := w.Q.NotifiedGate(ctx, w.Entered, rollout, gate)

@@ -146,6 +146,29 @@ WHERE t.organization_id = @organization_id AND t.id = @trigger_id
   AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
+-- name: InsertArtifactNotifications :exec
+-- Versions of which there is something to tell, each once for each mark, only while a route names the moment: there may be many of them. The lists go
+-- side by side.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject)
+SELECT v.organization_id, @moment::text, 'version:' || v.id || ':' || @moment::text || o.mark, @at::timestamptz, @at::timestamptz, s.application_id, v.id,
+    s.name || ' ' || v.name
+FROM (SELECT unnest(@versions::bigint[]) AS version_id, unnest(@marks::text[]) AS mark) o
+JOIN cd_versions v ON v.organization_id = @organization_id AND v.id = o.version_id
+JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = @organization_id AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? @moment::text
+      AND c.enabled AND c.removed_at IS NULL)
+ORDER BY v.id
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: NotifiedVersion :one
+SELECT a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest, v.reference FROM cd_versions v
+JOIN cd_artifact_sources o ON o.organization_id = v.organization_id AND o.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = o.organization_id AND s.id = o.service_id
+JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+WHERE v.organization_id = @organization_id AND v.id = @id;
+
 -- name: OrganizationsWithDueNotifications :many
 -- Across organizations, on purpose: the workers are for all.
 SELECT organization_id::bigint FROM cd_organizations_with_due_notifications(@at) AS organization_id;

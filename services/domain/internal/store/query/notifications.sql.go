@@ -555,6 +555,42 @@ func (q *Queries) InsertAdvance(ctx context.Context, arg InsertAdvanceParams) er
 	return err
 }
 
+const insertArtifactNotifications = `-- name: InsertArtifactNotifications :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject)
+SELECT v.organization_id, $1::text, 'version:' || v.id || ':' || $1::text || o.mark, $2::timestamptz, $2::timestamptz, s.application_id, v.id,
+    s.name || ' ' || v.name
+FROM (SELECT unnest($3::bigint[]) AS version_id, unnest($4::text[]) AS mark) o
+JOIN cd_versions v ON v.organization_id = $5 AND v.id = o.version_id
+JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = $5 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? $1::text
+      AND c.enabled AND c.removed_at IS NULL)
+ORDER BY v.id
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertArtifactNotificationsParams struct {
+	Moment         string
+	At             time.Time
+	Versions       []int64
+	Marks          []string
+	OrganizationID int64
+}
+
+// Versions of which there is something to tell, each once for each mark, only while a route names the moment: there may be many of them. The lists go
+// side by side.
+func (q *Queries) InsertArtifactNotifications(ctx context.Context, arg InsertArtifactNotificationsParams) error {
+	_, err := q.db.Exec(ctx, insertArtifactNotifications,
+		arg.Moment,
+		arg.At,
+		arg.Versions,
+		arg.Marks,
+		arg.OrganizationID,
+	)
+	return err
+}
+
 const insertCallNotification = `-- name: InsertCallNotification :exec
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, rollout_id, subject_id, subject, principal_type, principal_id, reason)
 SELECT c.organization_id, $1, $2, $3::timestamptz, $3::timestamptz, r.application_id, c.rollout_id, c.id, $4::text, $5::text, $6::bigint, $7::text
@@ -1864,6 +1900,37 @@ func (q *Queries) NotifiedRollout(ctx context.Context, organizationID int64, iD 
 		&i.VersionSetID,
 		&i.AskedBy,
 		&i.Labels,
+	)
+	return i, err
+}
+
+const notifiedVersion = `-- name: NotifiedVersion :one
+SELECT a.name AS application, s.name AS service, v.artifact_source_id, v.name AS version, v.digest, v.reference FROM cd_versions v
+JOIN cd_artifact_sources o ON o.organization_id = v.organization_id AND o.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = o.organization_id AND s.id = o.service_id
+JOIN cd_applications a ON a.organization_id = s.organization_id AND a.id = s.application_id
+WHERE v.organization_id = $1 AND v.id = $2
+`
+
+type NotifiedVersionRow struct {
+	Application      string
+	Service          string
+	ArtifactSourceID int64
+	Version          string
+	Digest           string
+	Reference        string
+}
+
+func (q *Queries) NotifiedVersion(ctx context.Context, organizationID int64, iD int64) (NotifiedVersionRow, error) {
+	row := q.db.QueryRow(ctx, notifiedVersion, organizationID, iD)
+	var i NotifiedVersionRow
+	err := row.Scan(
+		&i.Application,
+		&i.Service,
+		&i.ArtifactSourceID,
+		&i.Version,
+		&i.Digest,
+		&i.Reference,
 	)
 	return i, err
 }

@@ -17977,6 +17977,23 @@ enum NotificationMoment {
   DRIFT
   "A trigger decided not to begin a rollout."
   TRIGGER_DECLINED
+  "An environment can be reached again."
+  AGENT_ONLINE
+  "What was deployed is as it was deployed again."
+  DRIFT_ENDED
+  "A check passes that had failed."
+  CHECK_PASSED
+  "The value of a credential ends soon."
+  CREDENTIAL_EXPIRES
+  "Of use to tools: sent where a route names it, as what follows."
+  ENVIRONMENT_CREATED
+  ENVIRONMENT_CHANGED
+  ENVIRONMENT_ARCHIVED
+  ENVIRONMENT_RESTORED
+  "A version was recorded."
+  ARTIFACT_PUBLISHED
+  "The registry of a version does not have it any more."
+  ARTIFACT_DELETED
 }
 
 "Where notifications are sent to."

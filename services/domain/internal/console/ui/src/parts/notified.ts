@@ -15,6 +15,9 @@ export const moments = [
   'freeze_began', 'freeze_ended', 'agent_offline', 'agent_online', 'drift', 'drift_ended', 'trigger_declined', 'credential_expires',
 ]
 
+/** More for tools than for people: only routes name them. */
+export const forTools = ['environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published', 'artifact_deleted']
+
 export const texts = (title: string, description: string): Schema => ({ type: 'array', title, description, maxItems: 50, items: { type: 'string', minLength: 1, maxLength: 256 } }) as Schema
 export const choice = (title: string, description: string, words: string[]): Schema => ({ type: 'array', title, description, items: { type: 'string', enum: words } }) as Schema
 
