@@ -354,8 +354,20 @@ CLIENT := docs/examples/client/typescript
 $(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	@cd $(CLIENT) && npm ci --silent && touch node_modules/.package-lock.json
 
+WEBHOOK := docs/examples/webhook
+
+$(WEBHOOK)/javascript/node_modules/.package-lock.json: $(WEBHOOK)/javascript/package.json $(WEBHOOK)/javascript/package-lock.json
+	@cd $(WEBHOOK)/javascript && npm ci --silent && touch node_modules/.package-lock.json
+
+.PHONY: webhooks
+webhooks: $(WEBHOOK)/javascript/node_modules/.package-lock.json ## Verify signed webhooks with the libraries of Standard Webhooks for JavaScript and Python (what cannot be installed is left out)
+	@PYTHONPATH=$(WEBHOOK)/python/libraries python3 -c 'import standardwebhooks' 2>/dev/null || \
+		timeout 60 python3 -m pip install --quiet --retries 1 --timeout 15 --target $(WEBHOOK)/python/libraries -r $(WEBHOOK)/python/requirements.txt >/dev/null 2>&1 || \
+		echo "webhooks: found no library of Standard Webhooks for Python, and could not install it; it is not tried" >&2
+	@go test -timeout 5m $(TEST_FLAGS) -run 'TestSignedRequestsPass' ./services/workflow/internal/web
+
 .PHONY: clients
-clients: $(CLIENT)/node_modules/.package-lock.json ## Generate the gRPC clients in Go, Python and TypeScript, and try those in docs/examples on a real service
+clients: $(CLIENT)/node_modules/.package-lock.json webhooks ## Generate the gRPC clients in Go, Python and TypeScript, and try those in docs/examples on a real service; verify signed webhooks
 	@command -v grpc_python_plugin >/dev/null && python3 -c 'import grpc' 2>/dev/null || /usr/bin/python3 -c 'import grpc' 2>/dev/null || \
 		{ apt-get update -q && apt-get install -y -q python3-grpcio protobuf-compiler protobuf-compiler-grpc; } >/dev/null || \
 		{ echo "clients: install Python's grpcio, protoc and grpc_python_plugin (Debian: python3-grpcio protobuf-compiler protobuf-compiler-grpc)" >&2; exit 1; }

@@ -1,5 +1,7 @@
 package event
 
+import "fmt"
+
 // PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or its plan
 // was asked for. What it is, the forge is asked for.
 type PullRequestReported struct {
@@ -22,7 +24,8 @@ type PullRequestCommented struct {
 	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
 	// Number is that of the pull request in the repository.
 	Number int64 `json:"number" jsonschema:"minimum=1"`
-	// CommentID is the forge's number of the comment, by which a repeated one is recognized.
+	// CommentID is the forge's number of the comment, by which a repeated one is recognized. Those of what a forge counts apart begin at
+	// ReviewComments and Reviews.
 	CommentID int64 `json:"comment_id" jsonschema:"minimum=1"`
 	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
 	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
@@ -31,6 +34,26 @@ type PullRequestCommented struct {
 	MadeAt string `json:"made_at" jsonschema:"format=date-time"`
 	// Text is the first line of the comment as it was made, without changes that were made to it later.
 	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
+	// MaybeApp is that the forge does not say whether an App has written it for the user.
+	MaybeApp bool `json:"maybe_app,omitempty"`
+}
+
+// What forges count apart from comments: the numbers of comments in reviews, and of reviews, in PullRequestCommented begin here.
+const (
+	ReviewComments int64 = 1 << 60
+	Reviews        int64 = 1 << 61
+)
+
+// NameOfComment is what people call a comment by its number in PullRequestCommented.
+func NameOfComment(id int64) string {
+	switch {
+	case id >= Reviews:
+		return fmt.Sprintf("review %d", id-Reviews)
+	case id >= ReviewComments:
+		return fmt.Sprintf("review comment %d", id-ReviewComments)
+	default:
+		return fmt.Sprintf("comment %d", id)
+	}
 }
 
 // PullRequestRead is com.gitlab.cd.pull_request.read: what a run has found out about a pull request.

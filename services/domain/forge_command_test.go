@@ -37,7 +37,7 @@ func commentsOn(t *testing.T, entry string) *commenting {
 	c.at = &reviewers{inputs: map[string]pullInputs{}, comments: map[int64]string{}}
 	c.forges = forge.New(forge.Deps{
 		Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Secrets: derives{},
-		Clock: c.now,
+		Clock: c.now, URL: "https://cd.example.com",
 	})
 	c.on = events.New(c.intake, c.rollouts, c.forges, c.chats, c.inbox)
 	c.hook = c.hooks("git.test/shop/*", true)

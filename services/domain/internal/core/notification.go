@@ -140,7 +140,7 @@ const (
 	MomentTriggerDeclined  NotificationMoment = "trigger_declined"
 	// MomentCredentialExpires is that the value of a credential ends soon: 14, 7 and 1 day before, once each.
 	MomentCredentialExpires NotificationMoment = "credential_expires" //nolint:gosec // a name
-	// Environments and artifacts are told of for tools: a route has to name the moment.
+	// What happens to environments and artifacts is for tools: a route has to name the moment.
 	MomentEnvironmentCreated  NotificationMoment = "environment_created"
 	MomentEnvironmentChanged  NotificationMoment = "environment_changed"
 	MomentEnvironmentArchived NotificationMoment = "environment_archived"

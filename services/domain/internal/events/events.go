@@ -187,7 +187,7 @@ func commentReport(e event.Event) (chat.CommentReport, error) {
 	at, err := instantOf(e, "made_at", data.MadeAt)
 	return chat.CommentReport{
 		In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
-		Author: data.Author, MadeAt: at, Text: data.Text,
+		Author: data.Author, MadeAt: at, Text: data.Text, MaybeApp: data.MaybeApp, What: event.NameOfComment(data.CommentID),
 	}, err
 }
 

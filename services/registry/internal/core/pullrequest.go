@@ -66,6 +66,8 @@ type PullComment struct {
 	Author, Text        string
 	// MadeAt is when it was made, RFC 3339.
 	MadeAt string
+	// MaybeApp is that the forge does not say whether an App has written it for the user.
+	MaybeApp bool
 	// Names are the fields as the forge wrote them, for error messages.
 	Names PullCommentNames
 }

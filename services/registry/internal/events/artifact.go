@@ -48,7 +48,7 @@ func (c Encoder) EncodeComment(of core.PullComment) (event.Sealed, error) {
 	header := event.Header{ID: of.ID, Source: Source, Organization: of.Organization, Time: c.clock.Now().UTC()}
 	e, err := event.Make(header, event.PullRequestCommented{
 		Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author,
-		MadeAt: of.MadeAt, Text: of.Text,
+		MadeAt: of.MadeAt, Text: of.Text, MaybeApp: of.MaybeApp,
 	})
 	if err != nil {
 		return event.Sealed{}, fmt.Errorf("encode comment %d on pull request %d of %s: %w", of.CommentID, of.Number, of.Repository, err)

@@ -1,11 +1,15 @@
 package source
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -67,7 +71,7 @@ func orders(comment string) bool {
 	return len(words) > 0 && strings.EqualFold(words[0], "/lockstep") && !asks(comment)
 }
 
-// gitHubPull reads the events pull_request and issue_comment of GitHub. What comes from a fork counts only once a member or a collaborator
+// gitHubPull reads the events pull_request, issue_comment, pull_request_review and pull_request_review_comment of GitHub. What comes from a fork counts only once a member or a collaborator
 // asks: outsiders must not be able to cause work.
 // A bot, and an App that writes for a user, give no commands.
 func gitHubPull(header http.Header, top node) (func() core.ForgeDelivery, bool) {
@@ -88,18 +92,50 @@ func gitHubPull(header http.Header, top node) (func() core.ForgeDelivery, bool) 
 			}
 			return d
 		}, true
+	case "pull_request_review_comment":
+		return func() core.ForgeDelivery {
+			return gitHubReview(top, top.in("comment"), "created", "created_at", event.ReviewComments)
+		}, true
+	case "pull_request_review":
+		return func() core.ForgeDelivery {
+			return gitHubReview(top, top.in("review"), "submitted", "submitted_at", event.Reviews)
+		}, true
 	default:
 		return nil, false
 	}
 }
 
-// giteaPull reads the events pull_request and issue_comment of Gitea and Forgejo. Who may ask is looked up at the forge.
+// gitHubReview is a review, or a comment in one, as GitHub reports it: made by an action, at the time in a field, with numbers that begin
+// somewhere. GitHub does not say of them whether an App has written them for a user.
+func gitHubReview(top, of node, made, at string, first int64) core.ForgeDelivery {
+	switch of.text("author_association") {
+	case "OWNER", "MEMBER", "COLLABORATOR":
+	default:
+		return core.ForgeDelivery{}
+	}
+	d := likeComment(top, top.in("pull_request"), of, of.in("user"), likeFields{made: made, at: of, time: at, body: "body", first: first})
+	if of.in("user").text("type") != "User" {
+		d.Comments = nil
+	}
+	for i := range d.Comments {
+		d.Comments[i].MaybeApp = true
+	}
+	return d
+}
+
+// giteaPull reads the events pull_request and issue_comment of Gitea and Forgejo, and those of reviews. Who may ask is looked up at the
+// forge.
 func giteaPull(header http.Header, top node) (func() core.ForgeDelivery, bool) {
 	switch header.Get("X-Gitea-Event") {
 	case "pull_request", "pull_request_sync":
 		return func() core.ForgeDelivery { return pulls(likeGitHubPull(top, "synchronized")) }, true
-	case "issue_comment", "pull_request_comment":
-		return func() core.ForgeDelivery { return likeGitHubComment(top, top.flag("is_pull")) }, true
+	case "issue_comment", "pull_request_comment", "pull_request_approved", "pull_request_rejected":
+		return func() core.ForgeDelivery {
+			if top.has("review") {
+				return giteaReview(top)
+			}
+			return likeGitHubComment(top, top.flag("is_pull"))
+		}, true
 	default:
 		return nil, false
 	}
@@ -119,22 +155,56 @@ func likeGitHubPull(top node, pushed string) (core.PullRequest, bool) {
 	return p, own && (action == "opened" || action == "reopened" || action == "edited" || action == pushed)
 }
 
+// giteaReview is a review as Gitea and Forgejo report it: with its text, and without a number and a time of its own. Its number is made of all
+// that identifies it, and its time is that of the pull request, which it has changed.
+func giteaReview(top node) core.ForgeDelivery {
+	pull, review, sender := top.in("pull_request"), top.in("review"), top.in("sender")
+	number, _ := pull.number("number")
+	author, _ := sender.number("id")
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %q %q %q", number, author, pull.text("updated_at"), review.text("type"), review.text("content")))
+	return likeComment(top, pull, review, sender, likeFields{
+		made: "reviewed", at: pull, time: "updated_at", body: "content",
+		number: event.Reviews + int64(binary.BigEndian.Uint64(sum[:])>>16), //nolint:gosec // of 48 bits
+	})
+}
+
 // likeGitHubComment is a comment as they report it. Only a comment that was just made counts, and only with who has written it as the one
 // who acts: who may edit comments must not be able to speak for others.
 func likeGitHubComment(top node, pull bool) core.ForgeDelivery {
-	issue, comment, repository := top.in("issue"), top.in("comment"), top.in("repository")
-	user, body := comment.in("user"), comment.text("body")
+	comment := top.in("comment")
+	if !pull {
+		return core.ForgeDelivery{}
+	}
+	return likeComment(top, top.in("issue"), comment, comment.in("user"), likeFields{made: "created", at: comment, time: "created_at", body: "body"})
+}
+
+// likeFields are the fields in which one kind of comment differs from others: the action by which it is made, where its time is and its
+// text, and where its numbers begin, or its number.
+type likeFields struct {
+	made       string
+	at         node
+	time, body string
+
+	first, number int64
+}
+
+// likeComment is a comment of any kind on a pull request.
+func likeComment(top, on, comment, user node, f likeFields) core.ForgeDelivery {
+	repository, body := top.in("repository"), comment.text(f.body)
 	c := core.PullComment{
-		Repository: repository.text("clone_url"), Author: user.text("login"), MadeAt: stamp(comment.text("created_at")),
-		Text: firstLine(body),
+		Repository: repository.text("clone_url"), Author: user.text("login"), MadeAt: stamp(f.at.text(f.time)), Text: firstLine(body),
 		Names: core.PullCommentNames{
-			Repository: repository.name("clone_url"), Number: issue.name("number"), CommentID: comment.name("id"), AuthorID: user.name("id"),
-			Author: user.name("login"), MadeAt: comment.name("created_at"), Text: comment.name("body"),
+			Repository: repository.name("clone_url"), Number: on.name("number"), CommentID: comment.name("id"), AuthorID: user.name("id"),
+			Author: user.name("login"), MadeAt: f.at.name(f.time), Text: comment.name(f.body),
 		},
 	}
-	c.Number, _ = issue.number("number")
-	c.CommentID, _ = comment.number("id")
-	if !pull || top.text("action") != "created" || c.Author == "" {
+	c.Number, _ = on.number("number")
+	if c.CommentID = f.number; c.CommentID == 0 {
+		if id, _ := comment.number("id"); id > 0 && id < event.ReviewComments {
+			c.CommentID = f.first + id
+		}
+	}
+	if top.text("action") != f.made || c.Author == "" {
 		return core.ForgeDelivery{}
 	}
 	if asks(body) {

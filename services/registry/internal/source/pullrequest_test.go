@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
 )
 
 // R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once its plan is
@@ -148,5 +150,103 @@ func TestCommandsInCommentsOfForges(t *testing.T) {
 				t.Errorf("found %q; want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// D63: a command in a review counts as one in a comment does: in its text, or in a comment of it. It has a number of its own, also where a
+// forge counts reviews apart or gives them no number; where a forge does not say whether an App has written it, that is known.
+func TestCommandsInReviewsOfForges(t *testing.T) {
+	t.Parallel()
+	const pull = `"pull_request":{"number":7,"updated_at":"2026-03-25T10:00:00Z"},"repository":{"clone_url":"https://git.test/shop/config.git"}`
+	const command = "/lockstep why\r\nand more"
+	inReview := func(action, body, user, association string) string {
+		return fmt.Sprintf(`{"action":%q,"comment":{"id":42,"created_at":"2026-03-25T10:00:00Z","body":%q,"user":%s,"author_association":%q,"diff_hunk":"@@"},
+			"sender":{"id":11},%s}`, action, body, user, association, pull)
+	}
+	review := func(action, body, user string) string {
+		return fmt.Sprintf(`{"action":%q,"review":{"id":42,"submitted_at":"2026-03-25T10:00:00Z","state":"approved","body":%q,"user":%s,"author_association":"MEMBER"},
+			"sender":{"id":11},%s}`, action, body, user, pull)
+	}
+	gitea := func(action, kind, content, sender string) string {
+		return fmt.Sprintf(`{"action":%q,"review":{"type":%q,"content":%q},"sender":%s,%s}`, action, kind, content, sender, pull)
+	}
+	const ann = `{"id":11,"login":"ann","type":"User"}`
+	header := func(name, kind string) http.Header { return http.Header{name: {kind}} }
+	hub := func(kind string) http.Header { return header("X-Github-Event", kind) }
+	tea := func(kind string) http.Header { return header("X-Gitea-Event", kind) }
+	const by = "https://git.test/shop/config.git 7 by 11 ann at 2026-03-25T10:00:00Z: /lockstep why"
+	for name, c := range map[string]struct {
+		format, body string
+		header       http.Header
+		want, id     string
+	}{
+		"a comment of a review at GitHub": {"github", inReview("created", command, ann, "MEMBER"), hub("pull_request_review_comment"), by + " maybe", "review comment 42"},
+		"one that was edited":             {"github", inReview("edited", command, ann, "MEMBER"), hub("pull_request_review_comment"), "", ""},
+		"one of an outsider":              {"github", inReview("created", command, ann, "NONE"), hub("pull_request_review_comment"), "", ""},
+		"one of a bot":                    {"github", inReview("created", command, `{"id":11,"login":"ci[bot]","type":"Bot"}`, "MEMBER"), hub("pull_request_review_comment"), "", ""},
+		"one for another":                 {"github", inReview("created", command, `{"id":12,"login":"eve","type":"User"}`, "MEMBER"), hub("pull_request_review_comment"), "", ""},
+		"one without a command":           {"github", inReview("created", "nice", ann, "MEMBER"), hub("pull_request_review_comment"), "", ""},
+		"a review at GitHub":              {"github", review("submitted", command, ann), hub("pull_request_review"), by + " maybe", "review 42"},
+		"a review without a text":         {"github", strings.Replace(review("submitted", command, ann), `"body":"/lockstep why\r\nand more"`, `"body":null`, 1), hub("pull_request_review"), "", ""},
+		"a review that was edited":        {"github", review("edited", command, ann), hub("pull_request_review"), "", ""},
+		"a review that was dismissed":     {"github", review("dismissed", command, ann), hub("pull_request_review"), "", ""},
+		"a comment as a review":           {"github", inReview("created", command, ann, "MEMBER"), hub("pull_request_review"), "", ""},
+		"a review at Gitea":               {"gitea", gitea("reviewed", "pull_request_review_comment", command, ann), tea("pull_request_comment"), by, "review"},
+		"an approval at Gitea":            {"gitea", gitea("reviewed", "pull_request_review_approved", command, ann), tea("pull_request_approved"), by, "review"},
+		"a rejection at Gitea":            {"gitea", gitea("reviewed", "pull_request_review_rejected", command, ann), tea("pull_request_rejected"), by, "review"},
+		"something else at Gitea":         {"gitea", gitea("edited", "pull_request_review_comment", command, ann), tea("pull_request_comment"), "", ""},
+		"by nobody at Gitea":              {"gitea", gitea("reviewed", "pull_request_review_comment", command, `{}`), tea("pull_request_comment"), "", ""},
+		"a comment on a line at GitLab": {"gitlab", fmt.Sprintf(`{"object_kind":"note","user":{"id":11,"username":"ann"},"project":{"git_http_url":"https://git.test/shop/config.git"},
+			"merge_request":{"iid":7},"object_attributes":{"id":42,"author_id":11,"created_at":"2026-03-25 10:00:00 UTC","note":%q,"%s":"MergeRequest","action":"create",
+			"type":"DiffNote","position":{"new_path":"a.yaml","new_line":3}}}`, command, noteOf), nil, by, "comment 42"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := statusFormat(c.format).Parse(c.header, []byte(c.body))
+			if err != nil || len(d.Statuses)+len(d.PullRequests) != 0 {
+				t.Fatalf("found %v, %v", d, err)
+			}
+			got, id := "", ""
+			for _, one := range d.Comments {
+				got += fmt.Sprintf("%s %d by %d %s at %s: %s", one.Repository, one.Number, one.AuthorID, one.Author, one.MadeAt, one.Text)
+				if one.MaybeApp {
+					got += " maybe"
+				}
+				id = event.NameOfComment(one.CommentID)
+			}
+			if got != c.want || !strings.HasPrefix(id, c.id) || c.id == "" && id != "" {
+				t.Errorf("found %q, %s; want %q, %s", got, id, c.want, c.id)
+			}
+		})
+	}
+	// Without numbers: the same review is the same, and any other one is another.
+	numbers := map[int64]int{}
+	for _, body := range []string{
+		gitea("reviewed", "pull_request_review_comment", command, ann), gitea("reviewed", "pull_request_review_comment", command, ann),
+		gitea("reviewed", "pull_request_review_approved", command, ann), gitea("reviewed", "pull_request_review_comment", command+"!", ann),
+		strings.Replace(gitea("reviewed", "pull_request_review_comment", command, ann), "10:00:00Z", "10:00:01Z", 1),
+		gitea("reviewed", "pull_request_review_comment", command, `{"id":12,"login":"bob"}`),
+	} {
+		d, err := statusFormat("gitea").Parse(tea("pull_request_comment"), []byte(body))
+		if err != nil || len(d.Comments) != 1 {
+			t.Fatalf("found %v, %v", d, err)
+		}
+		numbers[d.Comments[0].CommentID]++
+	}
+	if len(numbers) != 5 {
+		t.Errorf("found the numbers %v; want 5, one of them twice", numbers)
+	}
+	// A plan may be asked for in a review, too.
+	for want, c := range map[string]struct {
+		format, body string
+		header       http.Header
+	}{
+		"ann comment 2305843009213693994": {"github", review("submitted", "/lockstep plan", ann), hub("pull_request_review")},
+		"ann comment 23":                  {"gitea", gitea("reviewed", "pull_request_review_comment", "/lockstep plan", ann), tea("pull_request_comment")},
+	} {
+		d, err := statusFormat(c.format).Parse(c.header, []byte(c.body))
+		if err != nil || len(d.PullRequests) != 1 || !strings.HasPrefix(d.PullRequests[0].AskedBy+" "+d.PullRequests[0].Cause, want) {
+			t.Errorf("found %+v, %v; want %s", d, err, want)
+		}
 	}
 }

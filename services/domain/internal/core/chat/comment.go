@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -46,6 +47,10 @@ type CommentReport struct {
 	Author, Text string
 	// MadeAt is when the forge says that it was made.
 	MadeAt time.Time
+	// MaybeApp is that the forge does not say whether an App has written it for the user.
+	MaybeApp bool
+	// What is what people call it, such as review 7; empty for a comment with its number.
+	What string
 }
 
 // Comment is a comment with a command, as it is kept.
@@ -54,7 +59,8 @@ type Comment struct {
 	// Name is host and path of the repository.
 	Name                        string
 	Number, CommentID, AuthorID int64
-	Author, Command             string
+	// What is what people call it; it is not kept.
+	Author, Command, What string
 	// Digest identifies the first line.
 	Digest     []byte
 	ReceivedAt time.Time
@@ -82,7 +88,7 @@ func (c Comment) account() Account {
 }
 
 func (c Comment) where() string {
-	return fmt.Sprintf("in comment %d on %s#%d as %s", c.CommentID, c.Name, c.Number, c.Author)
+	return fmt.Sprintf("in %s on %s#%d as %s", cmp.Or(c.What, fmt.Sprintf("comment %d", c.CommentID)), c.Name, c.Number, c.Author)
 }
 
 // CommentCounts returns the number of commands in comments that this process has received, by what became of them.
@@ -192,7 +198,7 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	words := strings.Fields(r.Text) // also at other spaces, of which no part of a code may be taken for a verb
 	c.order = parse(strings.Join(words[min(1, len(words)):], " "))
 	c.Comment = Comment{
-		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(),
+		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(), What: r.What,
 		ReceivedAt: now,
 	}
 	sum := sha256.Sum256([]byte("lockstep forge comment 1 " + strings.Join(words, " ")))
@@ -215,6 +221,11 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 		return nil
 	}
 	c.ID, c.interrupted = before.ID, before.BegunAt != nil
+	if r.MaybeApp && c.order.decides() {
+		c.outcome, c.answer = "refused", "Nothing was done: the forge does not say of a review whether an App has written it for you. "+
+			"Write the command as a comment of the conversation."
+		return nil
+	}
 	if c.order.verb != verbLink {
 		if err := u.whoCommented(ctx, tx, c); err != nil {
 			return err
@@ -326,6 +337,18 @@ func (c commented) answerTo(ctx context.Context, u *UseCases, s *reply) error {
 	}
 	return fault.New(fault.Invalid, "found %q; expected one of %s", c.order.shown(), strings.Join(
 		[]string{verbStatus, verbWhy, verbApprove, verbReject, verbFreeze, verbHelp, verbLink}, ", "))
+}
+
+// decides is whether a command does more than to show something.
+func (o order) decides() bool {
+	switch o.verb {
+	case verbApprove, verbReject: // without a number they show what asks
+		return len(o.args) > 0
+	case verbFreeze, verbLink:
+		return true
+	default:
+		return false
+	}
 }
 
 // maxVerb is the length of the longest word that is shown of an unknown command: a code is longer.

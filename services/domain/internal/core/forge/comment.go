@@ -2,6 +2,7 @@ package forge
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -27,8 +28,9 @@ func answersMarker(organization int64) string {
 	return fmt.Sprintf("<!-- lockstep answers o%d -->", organization)
 }
 
-// answers is the comment with answers to commands, the latest last.
-func answers(all []Answered) string {
+// answers is the comment with answers to commands, the latest last. In a block of code nothing is a link, so the pages of the console that an
+// answer names are below it; console is the address of the console, empty for none.
+func answers(all []Answered, console string) string {
 	var b strings.Builder
 	b.WriteString("### Lockstep\n\nThe latest answers to commands in comments. `/lockstep help` in a comment shows what can be asked.\n")
 	for _, a := range all {
@@ -38,8 +40,20 @@ func answers(all []Answered) string {
 			b.WriteString("  " + line(text) + "\n")
 		}
 		b.WriteString(fence + "\n")
+		for text := range strings.SplitSeq(a.Answer, "\n") {
+			if isPage(text, console) {
+				b.WriteString("\n" + text + "\n")
+			}
+		}
 	}
 	return b.String()
+}
+
+// isPage is whether a line of an answer is the address of a rollout in the console, and nothing else.
+func isPage(text, console string) bool {
+	number, of := strings.CutPrefix(text, strings.TrimSuffix(console, "/")+"/rollouts/rollout_")
+	_, err := strconv.ParseUint(number, 10, 63)
+	return console != "" && of && err == nil
 }
 
 // comment is the plan of a pull request as everybody reads it who may see the pull request: without names of people, reasons that they

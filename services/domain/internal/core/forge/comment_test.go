@@ -29,3 +29,22 @@ func TestACommentNamesNoOtherCommit(t *testing.T) {
 		}
 	}
 }
+
+// D63: only a line that is the address of a rollout in the console, and nothing else, is a link below an answer.
+func TestOnlyPagesOfTheConsoleAreLinks(t *testing.T) {
+	t.Parallel()
+	const console = "https://cd.example.com/"
+	for text, want := range map[string]bool{
+		"https://cd.example.com/rollouts/rollout_7": true, "https://cd.example.com/rollouts/rollout_7 x": false,
+		"https://cd.example.com/rollouts/rollout_7)[x](https://evil.example.com": false, "see https://cd.example.com/rollouts/rollout_7": false,
+		"https://evil.example.com/rollouts/rollout_7": false, "https://cd.example.com/rollouts/rollout_": false, "/rollouts/rollout_7": false,
+	} {
+		if isPage(text, console) != want || isPage(text, "") {
+			t.Errorf("%q: found %t", text, isPage(text, console))
+		}
+		all := answers([]Answered{{Author: "ann", Command: "/lockstep why", Answer: "It waits.\n" + text}}, console)
+		if strings.HasSuffix(all, fence+"\n\n"+text+"\n") != want {
+			t.Errorf("%q: found %s", text, all)
+		}
+	}
+}

@@ -112,7 +112,7 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return p, false, err
 	}
-	if p, err = p.begun(ctx, tx, organization, now); err != nil {
+	if p, err = p.begun(ctx, tx, organization, u.url, now); err != nil {
 		return p, false, err
 	}
 	if err := tx.SaveForgePull(ctx, p); err != nil {
@@ -138,7 +138,7 @@ func (p Pull) next(hooks []Hook) Step {
 }
 
 // begun is a pull request with the run of its step.
-func (p Pull) begun(ctx context.Context, tx Tx, organization int64, now time.Time) (Pull, error) {
+func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console string, now time.Time) (Pull, error) {
 	p.Reading = nil
 	if p.Step == StepAnswer {
 		all, err := tx.ForgeAnswers(ctx, p.Name, p.Number, shownAnswers)
@@ -147,7 +147,7 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, now time.Tim
 		}
 		p.AnswersBegun = p.Answers
 		return p.run(now, map[string]any{"comment": map[string]any{
-			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all), "only_known": false,
+			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all, console), "only_known": false,
 		}})
 	}
 	change := map[string]any{"repo_url": p.Repository, "number": p.Number}

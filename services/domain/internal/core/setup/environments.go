@@ -201,7 +201,7 @@ func (u *UseCases) RetryOnboarding(ctx context.Context, a core.Actor, environmen
 }
 
 // environmentChange is a row of the journal of changes about an environment.
-// notify stores what was done to an environment, for those who are told. It is called once the environment is as it is to be.
+// notify stores what was done to an environment, for those who are notified. It is called once the environment is as it is to be.
 func (u *UseCases) notify(
 	ctx context.Context, tx Tx, a core.Actor, environment int64, moment core.NotificationMoment, reason string,
 ) error {

@@ -147,7 +147,7 @@ WHERE t.organization_id = @organization_id AND t.id = @trigger_id
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertArtifactNotifications :exec
--- Versions of which there is something to tell, each once for each mark, only while a route names the moment: there may be many of them. The lists go
+-- A moment of versions, each once for its mark, only while a route names the moment: there may be many of them. The lists go
 -- side by side.
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject)
 SELECT v.organization_id, @moment::text, 'version:' || v.id || ':' || @moment::text || o.mark, @at::timestamptz, @at::timestamptz, s.application_id, v.id,

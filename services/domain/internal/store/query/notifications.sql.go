@@ -578,7 +578,7 @@ type InsertArtifactNotificationsParams struct {
 	OrganizationID int64
 }
 
-// Versions of which there is something to tell, each once for each mark, only while a route names the moment: there may be many of them. The lists go
+// A moment of versions, each once for its mark, only while a route names the moment: there may be many of them. The lists go
 // side by side.
 func (q *Queries) InsertArtifactNotifications(ctx context.Context, arg InsertArtifactNotificationsParams) error {
 	_, err := q.db.Exec(ctx, insertArtifactNotifications,

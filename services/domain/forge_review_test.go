@@ -1,0 +1,57 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+)
+
+// D63: where the forge does not say whether an App has written a command for the user, as in reviews at GitHub, it shows what it would in a
+// comment, and decides nothing; where it does, a review is as good as a comment. A review and a comment of one number are two.
+func TestCommandsInReviews(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	c.links(70, "ann", person(7, "release"))
+	review := func(first int64, maybeApp bool, text string) (outcome, answer string) {
+		c.now.Advance(3 * time.Second)
+		data := c.written(70, "ann", text)
+		data.CommentID, data.MaybeApp = first+5000, maybeApp
+		c.comment++
+		c.publish(c.brings(org, data))
+		return c.kept(data.CommentID)
+	}
+	outcome, answer := review(event.Reviews, true, "/lockstep status")
+	c.hears("answered", "staging", outcome, answer)
+	outcome, answer = review(event.ReviewComments, true, "/lockstep why")
+	c.hears("answered", "production", outcome, answer)
+	approve := fmt.Sprintf("/lockstep approve %d", c.question())
+	for first, text := range map[int64]string{
+		event.Reviews + 1: approve, event.Reviews + 2: strings.Replace(approve, "approve", "reject", 1), event.ReviewComments + 3: "/lockstep freeze 2h x",
+		event.ReviewComments + 4: "/lockstep link ABCDEFGH",
+	} {
+		outcome, answer = review(first, true, text)
+		c.hears("refused", "does not say of a review whether an App has written it", outcome, answer)
+	}
+	c.want(c.approvals(), 0)
+	c.want(c.countOf(`SELECT count(*) FROM cd_freezes`), 0)
+	outcome, answer = review(event.Reviews+6, true, "/lockstep approve") // what asks
+	c.hears("answered", "production", outcome, answer)
+	outcome, answer = review(event.Reviews+7, false, approve)
+	c.hears("answered", "", outcome, answer)
+	c.want(c.approvals(), 1)
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'approve' AND reason LIKE '%in review 5007 on git.test/shop/config#3 as ann%'`), 1)
+}
+
+// D63: the pages of the console that an answer names can be followed from the comment, below the block of code in which nothing is a link.
+func TestAnswersInCommentsHaveLinks(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	c.links(70, "ann", person(7, "release"))
+	c.writing(70, "ann", "/lockstep why", "answered", "production")
+	c.workForge()
+	blocks := strings.Split(c.at.comments[3], "```")
+	c.want(strings.TrimSpace(blocks[len(blocks)-1]), fmt.Sprintf("https://cd.example.com/rollouts/rollout_%d", c.rollout.ID))
+}

@@ -1,0 +1,125 @@
+package domain
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
+)
+
+// says is what the message in Slack says that was sent last, without times of day, and finds texts that are not short.
+func (p postal) says() []string {
+	p.t.Helper()
+	type text struct{ Text string }
+	var in struct {
+		Request struct {
+			JSON struct {
+				Blocks []struct {
+					Text     json.RawMessage
+					Elements []struct{ Text json.RawMessage }
+				}
+			}
+		}
+	}
+	p.ok(json.Unmarshal([]byte(p.last()), &in))
+	var all []string
+	add := func(raw json.RawMessage) {
+		var one text
+		if json.Unmarshal(raw, &one) != nil {
+			return
+		}
+		for line := range strings.SplitSeq(one.Text, "\n") {
+			if _, rest, found := strings.Cut(line, " UTC "); found && strings.IndexByte(line, ':') == 2 {
+				line = rest
+			}
+			all = append(all, line)
+		}
+	}
+	for _, b := range in.Request.JSON.Blocks {
+		if len(b.Text) > 0 {
+			add(b.Text)
+		}
+		for _, e := range b.Elements {
+			add(e.Text)
+		}
+	}
+	if len(all) == 0 {
+		p.t.Fatalf("found no text in %s", p.last())
+	}
+	for i, line := range all {
+		if n, most := utf8.RuneCountInString(line), map[bool]int{true: 70, false: 320}[i == 0]; n > most {
+			p.t.Errorf("found %d characters in %q; want at most %d", n, line, most)
+		}
+	}
+	return all
+}
+
+// R4-29: what messages say by default of failures as they happen: what failed and where, why in the words of what reported it, and what to
+// do. What an object of Kubernetes is refused with, a script prints or a person writes comes as it was reported, on one line and bounded.
+func TestMessagesOfFailuresAsTheyHappen(t *testing.T) {
+	t.Parallel()
+	const refused = "api: the sync failed: Deployment.apps \"api\" is invalid: spec.template.spec.containers[0].image: Required value\n" +
+		"one or more objects failed to apply"
+	for name, c := range map[string]struct {
+		happens func(p postal)
+		want    []string
+	}{
+		"a deployment that fails": {func(p postal) {
+			r := p.rollout(p.set)
+			stop := p.stops(r)[0]
+			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID},
+				event.RolloutFailed{RolloutID: r.ID, Reason: refused})
+		}, []string{}},
+		"an output of a script": {func(p postal) {
+			r := p.rollout(p.set)
+			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{RolloutID: r.ID, Reason: strings.Repeat("\x1b[31mE\x1b[0m <b>&\n\t", 400)})
+		}, []string{}},
+		"an agent that cannot be reached": {func(p postal) {
+			p.report(event.EnvironmentContactChanged{
+				EnvironmentID: p.staging.ID, Reason: "no heartbeat of agent-42 for 90 s", ObservedAt: p.now.Now().UTC().Format(time.RFC3339Nano),
+			})
+		}, []string{}},
+		"a difference in a cluster": {func(p postal) {
+			all, err := p.view.ApplicationEnvironmentsByApplication(t.Context(), org, []int64{p.application.ID})
+			p.ok(err)
+			for _, drift := range []string{"", "Deployment api is out of sync: spec.replicas is 5 instead of 3"} {
+				p.now.Advance(time.Second)
+				p.report(event.ApplicationEnvironmentReconciled{
+					ApplicationEnvironmentID: all[p.application.ID][0].ID, Revision: "abc", ExpectedRevision: "abc", Drift: drift,
+					ObservedAt: p.now.Now().UTC().Format(time.RFC3339Nano),
+				})
+			}
+		}, []string{}},
+		"a freeze in the way": {func(p postal) {
+			_, err := p.freezes.StartFreeze(t.Context(), user(), freeze.NewFreeze{Reason: "the fair <today> & tomorrow", EndsAt: p.now.Now().Add(time.Hour)})
+			p.ok(err)
+			r := p.rollout(p.set)
+			p.report(event.RolloutStarted{RolloutID: r.ID})
+			p.enter(r, "staging")
+			p.review()
+		}, []string{}},
+		"a rollback that begins by itself": {func(p postal) {
+			r := p.upgrade()
+			p.report(event.RolloutFailed{RolloutID: r.ID, Reason: "Rollout api: ProgressDeadlineExceeded: ReplicaSet \"api-6d5f\" has timed out progressing."})
+			p.close()
+			if _, worked := p.due(); !worked {
+				p.t.Fatal("found no automatic rollback")
+			}
+		}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := present(t).posting()
+			p.t = t
+			p.channel("team", core.NotifySlack, bot, 60)
+			c.happens(p)
+			p.work()
+			p.want(p.says(), c.want)
+		})
+	}
+}
