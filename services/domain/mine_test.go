@@ -465,11 +465,15 @@ func TestTenThousandSubscribersCostOneQuery(t *testing.T) {
 	m.notify = notify.New(notify.Deps{Store: store.New(store.Deps{Pool: pool}).ForNotify(), Engine: m.post, Clock: m.now})
 	route := func(environment string) []string {
 		m.ok(m.fails(m.environment(environment, core.TierDevelopment).ID))
-		counted.names = nil
-		w, worked, err := m.notify.WorkDue(t.Context())
-		m.ok(err)
-		m.want([]any{w.What, worked}, []any{"route", true})
-		return counted.names
+		for {
+			counted.names = nil
+			w, worked, err := m.notify.WorkDue(t.Context())
+			m.ok(err)
+			m.want([]any{w.What, worked}, []any{"route", true})
+			if w.Moment == core.MomentAgentOffline { // not that the environment was created
+				return counted.names
+			}
+		}
 	}
 	m.subscribers(1, 10)
 	route("first") // which looks for credentials that expire, as others within an hour do not

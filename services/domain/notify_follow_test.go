@@ -439,7 +439,7 @@ func TestAnAutomaticRollbackIsNotifiedWhenItBegins(t *testing.T) {
 	}
 	p.work()
 	p.want(len(p.sent()), 1)
-	p.has("chat.postMessage", ": rollback to ", fmt.Sprintf("began the rollback of rollout_%d", r.ID), "It brings",
+	p.has("chat.postMessage", ": rollback to ", fmt.Sprintf("it began by itself: automatic rollback of rollout_%d", r.ID), "It brings",
 		"What to do: nothing while it proceeds")
 	p.succeed(p.active())
 	p.work()

@@ -52,7 +52,9 @@ func TestEnvironmentsAndArtifactsAreEventsForTools(t *testing.T) {
 		p.ok(err)
 	}, "environment.modified.0.3.0 lab")
 	service := core.Detailed{Kind: core.ChangedApplication, ID: p.application.ID}
-	happens(func() { p.ok(p.setup.SetDetails(t.Context(), user(), setup.ChangedDetails{Of: service, Owner: &owner})) })
+	happens(func() {
+		p.ok(p.setup.SetDetails(t.Context(), user(), setup.ChangedDetails{Of: service, Owner: &owner}))
+	})
 	happens(func() {
 		_, err := p.setup.ArchiveEnvironment(t.Context(), user(), lab.ID, "done with it")
 		p.ok(err)
@@ -63,8 +65,8 @@ func TestEnvironmentsAndArtifactsAreEventsForTools(t *testing.T) {
 	}, "environment.created.0.3.0 lab")
 
 	happens(func() { p.release(77) }, "artifact.published.0.3.0 pkg:oci/api", "artifact.published.0.3.0 pkg:oci/web")
-	happens(func() { p.release(77) }) // the same digests
-	gone := p.removed("registry.test/shop/api", "", 770, 1_700_000)
+	happens(func() { p.release(77) })                               // the same digests
+	gone := p.removed("registry.test/shop/api", "", 770, 3_333_330) // not long before now
 	happens(func() { p.publish(gone) }, "artifact.deleted.0.2.0 pkg:oci/api")
 	happens(func() { p.publish(gone) })
 	p.want(strings.Contains(strings.Join(p.sent(), ""), "hooks.example.com/default"), false)

@@ -82,7 +82,7 @@ type api struct {
 	asked map[string]int
 }
 
-var firstField = regexp.MustCompile(`^(?:query|mutation|subscription)[^{]*\{ (\w+)`)
+var firstField = regexp.MustCompile(`^(?:(?:query|mutation|subscription)[^{]*)?\{\s+(\w+)`)
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()

@@ -198,7 +198,8 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	words := strings.Fields(r.Text) // also at other spaces, of which no part of a code may be taken for a verb
 	c.order = parse(strings.Join(words[min(1, len(words)):], " "))
 	c.Comment = Comment{
-		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(), What: r.What,
+		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(),
+		What:       r.What,
 		ReceivedAt: now,
 	}
 	sum := sha256.Sum256([]byte("lockstep forge comment 1 " + strings.Join(words, " ")))

@@ -28,8 +28,8 @@ func answersMarker(organization int64) string {
 	return fmt.Sprintf("<!-- lockstep answers o%d -->", organization)
 }
 
-// answers is the comment with answers to commands, the latest last. In a block of code nothing is a link, so the pages of the console that an
-// answer names are below it; console is the address of the console, empty for none.
+// answers is the comment with answers to commands, the latest last. In a block of code nothing is a link, so the pages of the console that
+// an answer names are below it; console is the address of the console, empty for none.
 func answers(all []Answered, console string) string {
 	var b strings.Builder
 	b.WriteString("### Lockstep\n\nThe latest answers to commands in comments. `/lockstep help` in a comment shows what can be asked.\n")

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -65,7 +67,21 @@ func cut(text string, most int) string {
 }
 
 // line is a text in one line.
-func line(text string) string { return cut(strings.Join(strings.Fields(text), " "), maxLine) }
+func line(text string) string { return cut(flat(text), maxLine) }
+
+// sequence is what changes colours in a terminal: outputs of programs have it.
+var sequence = regexp.MustCompile("\x1b\\[[0-9;?]*[@-~]")
+
+// flat is a text without lines, and without what is no text: control characters, and those that change the direction of what follows.
+func flat(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) {
+			return ' '
+		}
+		return c
+	}, sequence.ReplaceAllString(text, ""))
+	return strings.Join(strings.Fields(text), " ")
+}
 
 // rendered is a message as it is sent: the inputs of the run that sends it, its title, and why a template of it could not be filled in.
 type rendered struct {
@@ -140,7 +156,7 @@ func (u *UseCases) compose(
 ) (content, error) {
 	c := content{severity: m.Severity, moments: all}
 	c.link = u.url
-	digest := strings.HasPrefix(m.Key, "digest:")
+	digest := strings.HasPrefix(m.Key, "digest:") && len(all)+m.LeftOut > 1 // one of one is what it is
 	rollouts := map[int64]Rollout{}
 	for _, n := range all {
 		if _, known := rollouts[n.RolloutID]; known || n.RolloutID == 0 {
@@ -197,7 +213,7 @@ func (u *UseCases) compose(
 		c.link = u.linkOf(all[0])
 		c.title = c.write(own, last, r, partTitle, c.title, c.lines, c.link)[0]
 	}
-	c.title = cut(strings.Join(strings.Fields(c.title), " "), maxTitle)
+	c.title = cut(flat(c.title), maxTitle)
 	return c, nil
 }
 

@@ -23,6 +23,9 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		lines, err := approval(ctx, tx, n, r)
 		return unanswered(n, lines), err
 	case core.MomentRolloutBegan, core.MomentRollbackBegan:
+		if r.RollbackOf != 0 && n.By.Type == core.PrincipalPolicy { // the reason says of which one
+			return []string{core.Because("it began by itself", n.Reason), "It brings " + r.changes()}, nil
+		}
 		return []string{core.Because(fmt.Sprintf("%s began the %s", n.PrincipalName, kind), n.Reason), "It brings " + r.changes()}, nil
 	case core.MomentRolloutStopped:
 		return because(stopped(n)), nil

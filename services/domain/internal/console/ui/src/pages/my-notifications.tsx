@@ -245,7 +245,7 @@ function Messages({ all, changed }: { all: Message[]; changed: () => Promise<unk
                   </td>
                   <td className="buttons">
                     {m.state === 'FAILED' && (
-                      <button type="button" aria-label={`Send message ${m.number} again`} disabled={retry.isPending} onClick={() => retry.mutate(m.number)}>
+                      <button type="button" aria-label={`Send again: message ${m.number}`} disabled={retry.isPending} onClick={() => retry.mutate(m.number)}>
                         Send again
                       </button>
                     )}

@@ -537,7 +537,7 @@ function Messages({ all, state, setState, changed }: MessagesProps) {
                   </td>
                   <td className="buttons">
                     {m.state === 'FAILED' && (
-                      <button type="button" aria-label={`Send message ${m.number} again`} disabled={retry.isPending} onClick={() => retry.mutate(m.number)}>
+                      <button type="button" aria-label={`Send again: message ${m.number}`} disabled={retry.isPending} onClick={() => retry.mutate(m.number)}>
                         Send again
                       </button>
                     )}

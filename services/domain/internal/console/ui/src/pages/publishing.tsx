@@ -257,7 +257,7 @@ function Statuses({ all, before, state, configures, changed, onState }: Statuses
                   {configures && (
                     <td className="buttons">
                       {s.state === 'FAILED' && (
-                        <button type="button" aria-label={`Send ${s.name} again`} onClick={() => setRetrying(s)}>
+                        <button type="button" aria-label={`Send again: ${s.name}`} onClick={() => setRetrying(s)}>
                           Send again
                         </button>
                       )}
