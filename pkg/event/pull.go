@@ -24,8 +24,8 @@ type PullRequestCommented struct {
 	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
 	// Number is that of the pull request in the repository.
 	Number int64 `json:"number" jsonschema:"minimum=1"`
-	// CommentID is the forge's number of the comment, by which a repeated one is recognized. Those of what a forge counts apart begin at
-	// ReviewComments and Reviews.
+	// CommentID is the forge's number of the comment, by which a repeated one is recognized; numbers of reviews, which forges count apart,
+	// are above those of comments.
 	CommentID int64 `json:"comment_id" jsonschema:"minimum=1"`
 	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
 	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
@@ -34,7 +34,7 @@ type PullRequestCommented struct {
 	MadeAt string `json:"made_at" jsonschema:"format=date-time"`
 	// Text is the first line of the comment as it was made, without changes that were made to it later.
 	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
-	// MaybeApp is that the forge does not say whether an App has written it for the user.
+	// MaybeApp is true if the forge does not say whether an App has written it for the user.
 	MaybeApp bool `json:"maybe_app,omitempty"`
 }
 
