@@ -114,7 +114,7 @@ test('a message that its channel refuses is shown with the reason, and sent agai
   await page.finish()
 })
 
-test('the link of a message leads to its question after signing in, once, and decides nothing; a forged one says that it is none', async () => {
+test('the link of a message leads to its question after signing in, once, and decides nothing; a forged one is refused', async () => {
   await channel('team', 'MATTERMOST', { url: chat.url, account: 'chat-bot', target: 'C1' })
   await route('questions', 'team', { events: ['approval_needed'] })
   const id = await rollTo(stack, 'set-1')
