@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/services/domain/internal/cdevents"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -17,7 +18,11 @@ const forTools = `{"events":["environment_created","environment_changed","enviro
 // and no route that names no events, receives any of it.
 func TestEnvironmentsAndArtifactsAreEventsForTools(t *testing.T) {
 	t.Parallel()
-	p := interchange(t)
+	p := present(t).posting()
+	p.notify = notify.New(notify.Deps{
+		Store: p.store.ForNotify(), Engine: p.post, Clock: p.now, URL: "https://cd.example.com", Events: cdevents.Writer{},
+	})
+	p.channel("tools", core.NotifyWebhook, `{"url":"https://hooks.example.com/cd","sign":["new","old"],"payload":"cdevents"}`, 60)
 	p.channel("default", core.NotifyWebhook, `{"url":"https://hooks.example.com/default"}`, 60)
 	p.channel("wide", core.NotifyWebhook, `{"url":"https://hooks.example.com/wide"}`, 60)
 	p.route("everything", "wide", `{}`)
@@ -65,8 +70,8 @@ func TestEnvironmentsAndArtifactsAreEventsForTools(t *testing.T) {
 	}, "environment.created.0.3.0 lab")
 
 	happens(func() { p.release(77) }, "artifact.published.0.3.0 pkg:oci/api", "artifact.published.0.3.0 pkg:oci/web")
-	happens(func() { p.release(77) })                               // the same digests
-	gone := p.removed("registry.test/shop/api", "", 770, 3_333_330) // not long before now
+	happens(func() { p.release(77) }) // the same digests
+	gone := p.removed("registry.test/shop/api", "", 770, int((p.now.Now().Unix()-1_600_000_000)/60)-1)
 	happens(func() { p.publish(gone) }, "artifact.deleted.0.2.0 pkg:oci/api")
 	happens(func() { p.publish(gone) })
 	p.want(strings.Contains(strings.Join(p.sent(), ""), "hooks.example.com/default"), false)

@@ -357,16 +357,17 @@ func TestACrashSendsTheSameAgain(t *testing.T) {
 func TestANotificationThatFailsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	p := notifying(t)
+	lab, other := p.environment("lab", core.TierQA).ID, p.environment("other", core.TierQA).ID
 	p.channel("team", core.NotifyWebhook, hook, 60)
 	p.route("all", "team", `{}`)
 	_, err := p.pool.Exec(t.Context(), `UPDATE cd_notification_routes SET config = '{"events": 7}'`)
 	p.ok(err)
-	p.ok(p.fails(p.environment("lab", core.TierQA).ID))
+	p.ok(p.fails(lab))
 	if _, _, err := p.notify.WorkDue(t.Context()); err == nil {
 		t.Fatal("found no error; want one")
 	}
 	p.route("all", "team", `{}`)
-	p.ok(p.fails(p.environment("other", core.TierQA).ID))
+	p.ok(p.fails(other))
 	p.work()
 	p.want(len(p.sent()), 1)
 	p.now.Advance(time.Minute)

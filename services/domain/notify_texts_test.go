@@ -16,8 +16,8 @@ import (
 // instants are times in texts.
 var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z`)
 
-// says is what the message in Slack says that was sent last, without times of day, and finds texts that are not short.
-func (p postal) says() []string {
+// wording is what the message in Slack says that was sent last, without times of day, and finds texts that are not short.
+func (p postal) wording() []string {
 	p.t.Helper()
 	type text struct{ Text string }
 	var in struct {
@@ -98,7 +98,7 @@ func TestMessagesOfFailuresAsTheyHappen(t *testing.T) {
 			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{RolloutID: r.ID, Reason: strings.Repeat("no space left on device ", 100)})
 		}, []string{
 			"shop: rollout to set-1, failed", "user began the rollout: test", "It brings api 1.1, web 1.1",
-			("the rollout failed: " + strings.Repeat("no space left on device ", 12))[:299] + "…",
+			("the rollout failed: " + strings.Repeat("no space left on device ", 12))[:289] + "…", // beside the time of day
 			"staging: pending; production: pending", "What to do: find out why it failed, then begin another rollout or roll it back.",
 		}},
 		"an agent that cannot be reached": {func(p postal) {
@@ -155,7 +155,7 @@ func TestMessagesOfFailuresAsTheyHappen(t *testing.T) {
 			p.channel("team", core.NotifySlack, bot, 60)
 			c.happens(p)
 			p.work()
-			p.want(p.says(), c.want)
+			p.want(p.wording(), c.want)
 		})
 	}
 }
