@@ -70,7 +70,7 @@ func (p patient) NewTimer(time.Duration) clock.Timer { return p.Clock.NewTimer(2
 func alone(t *testing.T, act behaviour) (*engines, *countedStarts, *control.Service) {
 	t.Helper()
 	e := newEngines(t)
-	registry, err := activity.NewFunctions(append(functions.All(nil, nil), act)...)
+	registry, err := activity.NewFunctions(append(functions.All(nil, nil, nil), act)...)
 	if err != nil {
 		t.Fatal(err)
 	}

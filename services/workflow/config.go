@@ -112,6 +112,13 @@ type Config struct {
 	SandboxCPU    time.Duration `koanf:"sandbox_cpu"    default:"10s"`
 	// SandboxCommand is the command that starts such a process; by default this executable with the argument "sandbox".
 	SandboxCommand []string `koanf:"sandbox_command"`
+	// RenderProcesses is the number of Kustomize overlays and Helm charts that are rendered at the same time, each in a child process.
+	RenderProcesses int `koanf:"render_processes" default:"2"`
+	// RenderMemory is the memory limit of such a process in MiB; RenderCPU its limit of CPU time.
+	RenderMemory int           `koanf:"render_memory" default:"256"`
+	RenderCPU    time.Duration `koanf:"render_cpu"    default:"20s"`
+	// RenderCommand is the command that starts such a process; by default this executable with the argument "render".
+	RenderCommand []string `koanf:"render_command"`
 	// GitCredentials are the accounts for Git servers, selected by the longest matching URL prefix.
 	GitCredentials []GitCredential `koanf:"git_credentials"`
 	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
@@ -279,6 +286,7 @@ func (c Config) Validate() error {
 		{"wait_timeout", c.WaitTimeout},
 		{"event_retention", c.EventRetention},
 		{"sandbox_cpu", c.SandboxCPU},
+		{"render_cpu", c.RenderCPU},
 		{"worker_heartbeat", c.WorkerHeartbeat},
 	} {
 		if d.value < 0 {
@@ -298,6 +306,8 @@ func (c Config) Validate() error {
 		{"sandbox_memory", c.SandboxMemory},
 		{"sandbox_children", c.SandboxChildren},
 		{"sandbox_total_memory", c.SandboxTotalMemory},
+		{"render_processes", c.RenderProcesses},
+		{"render_memory", c.RenderMemory},
 		{"max_connections", int(c.MaxConnections)},
 	} {
 		if n.value < 0 {

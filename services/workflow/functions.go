@@ -12,7 +12,7 @@ const EmitFunction = activity.EmitFunction
 // Functions are the declarations of everything that programs may run, beside EmitFunction, for the reference.
 func Functions() []function.Spec {
 	var all []function.Spec
-	for _, f := range append(function.All(nil, nil), function.Watching(function.WatchDeps{})...) {
+	for _, f := range append(function.All(nil, nil, nil), function.Watching(function.WatchDeps{})...) {
 		if declared, ok := f.(*function.Function); ok {
 			all = append(all, declared.Spec())
 		}

@@ -21,6 +21,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) == 2 && os.Args[1] == workflow.RenderCommand {
+		if err := workflow.Render(context.Background()); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) == 2 && os.Args[1] == engineCommand {
 		os.Exit(engineProcess())
 	}

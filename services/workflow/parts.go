@@ -38,6 +38,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/git"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/render"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/web"
 )
 
@@ -82,7 +84,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 // here alone.
 func functions(
 	c Config, own credential.Store, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
-	watching function.WatchDeps,
+	watching function.WatchDeps, tasks *sandbox.Tasks,
 ) (*activity.Functions, *git.Forge, *web.Client, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
 	// the operator's own.
@@ -120,7 +122,7 @@ func functions(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	registry, err := activity.NewFunctions(append(function.All(forge, requests), function.Watching(watching)...)...)
+	registry, err := activity.NewFunctions(append(function.All(forge, requests, render.New(tasks.Do)), function.Watching(watching)...)...)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("register functions: %w", err)
 	}

@@ -53,6 +53,10 @@ func (f *fakes) ReadFile(context.Context, int64, string, string, string) ([]byte
 	return []byte("a"), "sha", nil
 }
 
+func (f *fakes) ReadTree(context.Context, activity.TreeRequest) (map[string][]byte, string, error) {
+	return nil, "", nil
+}
+
 func (f *fakes) ReadDifference(context.Context, activity.DifferenceRequest) (activity.Difference, error) {
 	return activity.Difference{}, nil
 }
@@ -121,6 +125,10 @@ func (o outside) SendMail(context.Context, activity.Mail) (activity.MailAnswer, 
 	return activity.MailAnswer{}, nil
 }
 
+func (outside) Pull(context.Context, activity.ChartRequest) (activity.Chart, error) {
+	return activity.Chart{}, nil
+}
+
 func (o outside) Publish(context.Context, activity.SubjectMessage) error {
 	o.note("nats.publish")
 	return nil
@@ -164,7 +172,7 @@ func TestAHostileProgramChangesNothing(t *testing.T) {
 		Woken: func(woken engine.Woken) { runner.Wake(woken) }, Clock: wall, Log: log,
 		ClaimEvent: func(context.Context, pgx.Tx, event.Event) (bool, error) { return true, nil },
 	})
-	registry, err := activity.NewFunctions(declarations.All(world, outside{world})...)
+	registry, err := activity.NewFunctions(declarations.All(world, outside{world}, nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}

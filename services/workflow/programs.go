@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/render"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
@@ -25,6 +26,30 @@ const SandboxCommand = "sandbox"
 // reads no configuration and holds no secret (D45).
 func Sandbox(ctx context.Context) error {
 	return sandbox.Serve(ctx, os.Stdin, os.Stdout, script.New(script.Limits{}))
+}
+
+// RenderCommand is the argument with which this service's binary becomes a child process that renders one overlay or chart.
+const RenderCommand = "render"
+
+// Render is that child process. It reads no configuration and holds no secret.
+func Render(ctx context.Context) error {
+	return sandbox.ServeTask(ctx, os.Stdin, os.Stdout, render.Compute)
+}
+
+// renderings are what starts them.
+func renderings(c Config, wall clock.Clock) (*sandbox.Tasks, error) {
+	command := c.RenderCommand
+	if len(command) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program's file: %w", err)
+		}
+		command = []string{self, RenderCommand}
+	}
+	return sandbox.NewTasks(sandbox.TasksConfig{
+		Command: command, Processes: c.RenderProcesses, Clock: wall,
+		Limits: sandbox.Limits{Memory: int64(c.RenderMemory) << 20, CPU: c.RenderCPU},
+	}), nil
 }
 
 // programs runs those of the drivers here and all others in child processes. A driver's program is known by its bytes

@@ -113,11 +113,16 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		return err
 	}
 	defer scripts.Close()
+	tasks, err := renderings(c, wall)
+	if err != nil {
+		return err
+	}
+	defer tasks.Close()
 	watches, agents := relays(executions, conn, wall, log)
 	owners := agent.NewRegistry(executions, wall, log)
 	budget := gitfetch.NewBudget(c.GitLimits)
 	watching := function.WatchDeps{Store: executions, Observers: executions, Changed: watches.Changed, Agents: owners}
-	registry, forge, requests, err := functions(c, executions, executions.SeveralOrganizations, budget, wall, log, watching)
+	registry, forge, requests, err := functions(c, executions, executions.SeveralOrganizations, budget, wall, log, watching, tasks)
 	if err != nil {
 		return err
 	}

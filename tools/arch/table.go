@@ -103,6 +103,8 @@ func table() []rule {
 		adapter("domain", "autoflow", join(sql, nats, kube, star), "proto/**", "pkg/rpc", "pkg/telemetry"),
 		adapter("workflow", "script", join(sql, nats, kube), "pkg/yamltext"),
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
+		// Kustomize and Helm: their libraries, in child processes.
+		adapter("workflow", "render", join(sql, nats, star, grpcs)),
 		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema", "pkg/expression", "pkg/rendering"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
@@ -111,7 +113,7 @@ func table() []rule {
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
-		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		// What the tests of a service have in common, in more than one of its packages.
 		{

@@ -80,10 +80,11 @@ type Outgoing interface {
 	activity.Web
 	activity.Mailer
 	activity.Publisher
+	activity.Charts
 }
 
 // All are the Functions that programs may run, beside the engine's own emit.
-func All(forge activity.Forge, web Outgoing) []activity.Function {
+func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activity.Function {
 	return []activity.Function{
 		readFile(forge), readCommit(forge), readDifference(forge), commit(forge),
 		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge), setDeployment(forge),
@@ -91,7 +92,7 @@ func All(forge activity.Forge, web Outgoing) []activity.Function {
 		pin(), pinKustomization(), pinValues(), difference(), compareManifests(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
-		renderTemplate(), evaluate(),
+		renderTemplate(), evaluate(), renderKustomization(forge, renderer), renderChart(forge, web, renderer),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
 		httpRequest(web), sendMail(web), publish(web), checkpoint(),
 	}

@@ -20,6 +20,9 @@ type forge struct {
 	content []byte
 	err     error
 	commit  activity.CommitRequest
+	// tree is what was asked for last, files the answer.
+	tree  activity.TreeRequest
+	files map[string][]byte
 	// proposed and merged are what was asked for last, proposal and statuses the answers.
 	proposed   activity.ProposalRequest
 	merged     activity.MergeRequest
@@ -48,6 +51,11 @@ func (f *forge) Comment(_ context.Context, r activity.CommentRequest) (activity.
 
 func (f *forge) ReadFile(_ context.Context, _ int64, _, ref, _ string) ([]byte, string, error) {
 	return f.content, "sha-of-" + ref, f.err
+}
+
+func (f *forge) ReadTree(_ context.Context, r activity.TreeRequest) (map[string][]byte, string, error) {
+	f.tree = r
+	return f.files, "sha-of-" + r.Ref, f.err
 }
 
 func (f *forge) ReadDifference(_ context.Context, r activity.DifferenceRequest) (activity.Difference, error) {
@@ -101,7 +109,7 @@ func (f *forge) ReadStatus(context.Context, int64, string, string) ([]activity.C
 
 func named(t *testing.T, f activity.Forge, name string) *Function {
 	t.Helper()
-	for _, each := range All(f, nil) {
+	for _, each := range All(f, nil, nil) {
 		if each.Name() == name {
 			found, ok := each.(*Function)
 			if !ok {
@@ -118,7 +126,7 @@ type m = map[string]any
 
 func TestAllAreRegistered(t *testing.T) {
 	t.Parallel()
-	r, err := activity.NewFunctions(All(&forge{}, nil)...)
+	r, err := activity.NewFunctions(All(&forge{}, nil, nil)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +365,7 @@ func TestEveryFunctionStatesWhatItChanges(t *testing.T) {
 		"objects": []any{map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "api"}}},
 	}
 	got := map[string]string{}
-	for _, f := range append(All(&forge{}, nil), Watching(WatchDeps{})...) {
+	for _, f := range append(All(&forge{}, nil, nil), Watching(WatchDeps{})...) {
 		var touched []string
 		for _, p := range f.(activity.Toucher).Touches(args) {
 			touched = append(touched, p.String())
@@ -470,7 +478,7 @@ func TestCommitsAreRead(t *testing.T) {
 // D51: policies may name every Function that programs can run, and no other name is known to them as the engine's.
 func TestPoliciesKnowTheFunctions(t *testing.T) {
 	t.Parallel()
-	r, err := activity.NewFunctions(append(All(&forge{}, nil), Watching(WatchDeps{})...)...)
+	r, err := activity.NewFunctions(append(All(&forge{}, nil, nil), Watching(WatchDeps{})...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func newStub(t *testing.T, answers []offline.Answer) *stub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range function.All(nil, client) {
+	for _, f := range function.All(nil, client, nil) {
 		if f.Name() == "http.request" {
 			s.request = f
 		}

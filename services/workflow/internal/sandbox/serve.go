@@ -45,8 +45,11 @@ const maxStack = 64 << 20
 // Serve is a child: it carries out what comes from in until that ends, and exits the process when a program exceeds its
 // limits. The end of ctx changes nothing: a child ends with its service.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts program.Scripts) error {
+	return serve(ctx, in, out, &child{scripts: scripts, out: out, in: make(chan request), sessions: map[uint64]*session{}})
+}
+
+func serve(ctx context.Context, in io.Reader, out io.Writer, c *child) error {
 	debug.SetMaxStack(maxStack)
-	c := &child{scripts: scripts, out: out, in: make(chan request), sessions: map[uint64]*session{}}
 	go func() {
 		r := bufio.NewReader(in)
 		for {
@@ -59,7 +62,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts program.Scr
 		}
 	}()
 	for req := range c.in {
-		if err := send(c.out, c.handle(ctx, req)); err != nil {
+		if err := send(out, c.handle(ctx, req)); err != nil {
 			return err
 		}
 	}
@@ -68,7 +71,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, scripts program.Scr
 
 // child is the state of a child process.
 type child struct {
-	scripts  program.Scripts
+	scripts program.Scripts
+	// compute is set for a child of Tasks, which runs no programs.
+	compute  func([]byte) ([]byte, error)
 	in       chan request
 	out      io.Writer
 	sessions map[uint64]*session
@@ -101,6 +106,8 @@ func (c *child) handle(ctx context.Context, req request) reply {
 		}
 		c.watch = startWatchdog(ctx, limits)
 		return reply{Isolation: isolate()}
+	case doCompute:
+		return c.task(req.Body)
 	case doCheck:
 		return reply{Error: wrap(c.scripts.Check(req.Program, req.Inputs))}
 	case doInspect:

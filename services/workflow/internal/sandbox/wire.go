@@ -39,8 +39,9 @@ type request struct {
 	Stopped *program.Stopped `json:",omitempty"`
 	// Bounded is set while children have to be admitted.
 	Bounded bool `json:",omitempty"`
-	// Limits are for hello.
+	// Limits are for hello, and Body for compute.
 	Limits Limits `json:",omitzero"`
+	Body   []byte `json:",omitempty"`
 	// Answer is for a question of the child.
 	Answer answer `json:",omitzero"`
 }
@@ -54,6 +55,7 @@ const (
 	doReplay   = "replay"
 	doComplete = "complete"
 	doStop     = "stop"
+	doCompute  = "compute"
 	doClose    = "close"
 	doAnswer   = "answer"
 )
@@ -63,8 +65,9 @@ type reply struct {
 	Ask     *question       `json:",omitempty"`
 	Error   *failure        `json:",omitempty"`
 	Outline program.Outline `json:",omitzero"`
-	// Isolation is for hello.
+	// Isolation is for hello, and Body for compute.
 	Isolation Isolation `json:",omitzero"`
+	Body      []byte    `json:",omitempty"`
 	// Turn is what the program did, for replay and complete.
 	Turn turn `json:",omitzero"`
 }

@@ -13,6 +13,8 @@ type Forge interface {
 	ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error)
 	// ReadCommit is the commit that a ref (a branch, a tag or a commit id) names, as an organization may see it.
 	ReadCommit(ctx context.Context, organization int64, repoURL, ref string) (CommitInfo, error)
+	// ReadTree reads files of a commit by path, and returns the id of the commit. Links and submodules are left out.
+	ReadTree(ctx context.Context, r TreeRequest) (files map[string][]byte, sha string, err error)
 	// ReadDifference reads the files that differ between two commits of a repository.
 	ReadDifference(ctx context.Context, r DifferenceRequest) (Difference, error)
 	// Commit adds one commit to a branch, never by force, and returns its id. If the branch has these contents already, or

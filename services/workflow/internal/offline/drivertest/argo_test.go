@@ -150,7 +150,7 @@ func (r *rollout) view() object {
 
 // ours carries out a Function of the workflow service that needs nobody else.
 func (w *world) ours(name string, args object) (any, *history.FunctionError) {
-	for _, f := range function.All(nil, nil) {
+	for _, f := range function.All(nil, nil, nil) {
 		if f.Name() != name || !strings.HasPrefix(name, "manifest.") && name != "template.render" {
 			continue
 		}

@@ -257,3 +257,98 @@ func TestARollbackOfObjects(t *testing.T) {
 		}
 	}
 }
+
+// rendering answers with the manifests of the application, and records what was asked for.
+func (w *world) rendering(name string, args object) (any, *history.FunctionError) {
+	w.record("%s: path %v, chart %v %v, credential %v, release %v in %v, values %v, at %v", name, args["path"], args["chart"], args["version"],
+		args["chart_credential"], args["release"], args["namespace"], args["values"], args["ref"])
+	if args["path"] == "broken" {
+		return nil, &history.FunctionError{Code: "invalid", Message: "found a remote base"}
+	}
+	answer := object{"content": plainManifests}
+	if args["ref"] != nil {
+		answer["sha"] = w.head
+	}
+	if name == "manifest.helm" {
+		answer["chart"] = object{"name": "shop", "version": "1.2.0", "app_version": "7"}
+		if args["chart"] != nil {
+			answer["digest"] = "sha256:" + strings.Repeat("c", 64)
+		}
+	}
+	return answer, nil
+}
+
+// D53: manifests may be an overlay, a chart of the repository, or one of a registry, and have the images of the versions like any others. A
+// chart is shown with its version and digest; without a repository there is no commit to record.
+func TestManifestsThatAreRendered(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		edit      func(config object)
+		asked     string
+		submitted string
+		commit    bool
+		fails     string
+	}{
+		"an overlay": {
+			edit:  func(c object) { delete(c, "files"); c["kustomize"] = object{"path": "overlays/staging"} },
+			asked: "manifest.kustomize: path overlays/staging,", commit: true,
+		},
+		"a chart of the repository": {
+			edit: func(c object) {
+				delete(c, "files")
+				c["helm"] = object{"path": "chart", "release": "shop", "values": "replicas: 2"}
+			},
+			asked: "manifest.helm: path chart, chart <nil> <nil>, credential <nil>, release shop in shop, values replicas: 2, at main", commit: true,
+			submitted: "chart shop 1.2.0",
+		},
+		"a chart of a registry": {
+			edit: func(c object) {
+				delete(c, "files")
+				delete(c, "repository_url")
+				c["helm"] = object{"chart": "oci://ghcr.io/shop/charts/api", "version": "1.2.0", "credential": "charts"}
+			},
+			asked:     "manifest.helm: path <nil>, chart oci://ghcr.io/shop/charts/api 1.2.0, credential charts, release api in shop, values <nil>, at <nil>",
+			submitted: "chart shop 1.2.0 sha256:" + strings.Repeat("c", 64),
+		},
+		"an overlay that is refused": {
+			edit:  func(c object) { delete(c, "files"); c["kustomize"] = object{"path": "broken"} },
+			asked: "manifest.kustomize: path broken", fails: "kustomize: found a remote base",
+		},
+		"files of values without a repository": {
+			edit: func(c object) {
+				delete(c, "files")
+				delete(c, "repository_url")
+				c["helm"] = object{"chart": "oci://ghcr.io/shop/api", "version": "1.2.0", "value_files": []any{"a.yaml"}}
+			},
+			fails: "helm: expected repository_url for path and value_files",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plainShop(t)
+			failure := w.run(driver.Deploy, plainInputs(tt.edit))
+			story := strings.Join(w.story, "\n")
+			if !strings.Contains(story, tt.asked) {
+				t.Errorf("found no %q in\n%s", tt.asked, story)
+			}
+			if tt.fails != "" {
+				if !strings.Contains(failure, tt.fails) || len(w.plain.calls) > 0 {
+					t.Errorf("failure %q after %d calls, expected %q", failure, len(w.plain.calls), tt.fails)
+				}
+				return
+			}
+			if failure != "" {
+				t.Fatal(failure)
+			}
+			if found := fmt.Sprint(w.plain.objects["Deployment/api"]["spec"]); !strings.Contains(found, image("api", 2)) {
+				t.Errorf("found %s, expected the image %s", found, image("api", 2))
+			}
+			if got := len(w.committed) > 0; got != tt.commit {
+				t.Errorf("recorded %d commits, expected some: %t", len(w.committed), tt.commit)
+			}
+			if got := strings.Contains(story, "deployment.submitted deployment_id=11"); got != (tt.submitted != "") {
+				t.Errorf("submitted: %t, expected %q in\n%s", got, tt.submitted, story)
+			}
+		})
+	}
+}

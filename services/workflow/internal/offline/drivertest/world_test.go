@@ -140,6 +140,8 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 			return nil, &history.FunctionError{Code: "not_found", Message: fmt.Sprintf("no file %q at %q", args["path"], args["ref"])}
 		}
 		return object{"content": content, "sha": w.head}, nil
+	case "manifest.kustomize", "manifest.helm":
+		return w.rendering(name, args)
 	case "git.compare":
 		return w.difference, nil
 	case "git.commit":

@@ -1,0 +1,126 @@
+package web
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+)
+
+// chartShelf is a registry that wants the user bot with the password of the test for what is below private/.
+func chartShelf(t *testing.T) string {
+	t.Helper()
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	open := false // while it is filled
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, pass, _ := r.BasicAuth()
+		if !open && user+pass != "bot"+password && (r.URL.Path == "/v2/" || strings.Contains(r.URL.Path, "/private/")) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	open = true
+	host := strings.TrimPrefix(s.URL, "http://")
+	push := func(reference, configType, contentType string, content []byte) {
+		ref, err := name.ParseReference(host + "/" + reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(configType))
+		var image v1.Image
+		if image, err = mutate.Append(made, mutate.Addendum{Layer: static.NewLayer(content, types.MediaType(contentType))}); err != nil {
+			t.Fatal(err)
+		}
+		if err := remote.Write(ref, image); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("private/api:1.2.0_build", chartConfig, chartContent, []byte("an archive"))
+	push("private/image:1", string(types.OCIConfigJSON), string(types.OCILayer), []byte("x"))
+	push("private/large:1", chartConfig, chartContent, bytes.Repeat([]byte("x"), maxArchive+1))
+	push("private/empty:1", chartConfig, string(types.OCILayer), []byte("x"))
+	open = false
+	return host
+}
+
+// D53, D56: a chart is read with the credential that a program names, which goes to the URLs that it is bound to and nowhere else.
+func TestAChartIsPulled(t *testing.T) {
+	t.Parallel()
+	host := chartShelf(t)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := start(t, func(string, string) []Credential {
+		return []Credential{
+			{Name: "charts", URLPrefixes: []string{"http://" + host + "/private"}, Username: "bot", Ref: "file:" + file, Organizations: []int64{1}},
+			{Name: "elsewhere", URLPrefixes: []string{"https://" + host + "/private"}, Username: "bot", Ref: "file:" + file, Organizations: []int64{1}},
+		}
+	}, false)
+	digest := ""
+	for name, c := range map[string]struct {
+		reference, credential string
+		class                 fault.Class
+		want                  string
+	}{
+		"by tag":               {"private/api:1.2.0_build", "charts", 0, ""},
+		"without a credential": {"private/api:1.2.0_build", "", fault.Denied, "refuses access"},
+		"that is missing":      {"private/api:2", "charts", fault.NotFound, "no such manifest"},
+		"bound to HTTPS":       {"private/api:1.2.0_build", "elsewhere", fault.Denied, "is not for this URL"},
+		"of another path":      {"public/api:1", "charts", fault.Denied, "is not for this URL"},
+		"an image":             {"private/image:1", "charts", fault.Invalid, "is no Helm chart"},
+		"without content":      {"private/empty:1", "charts", fault.Invalid, "has no layer"},
+		"too large":            {"private/large:1", "charts", fault.Refused, "expected at most"},
+		"no reference":         {"PRIVATE:1", "charts", fault.Invalid, "expected oci://"},
+	} {
+		got, err := k.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/" + c.reference, Credential: c.credential})
+		if c.want == "" {
+			if err != nil || string(got.Archive) != "an archive" || !strings.HasPrefix(got.Digest, "sha256:") {
+				t.Errorf("%s: found %+v, %v", name, got, err)
+			}
+			digest = got.Digest
+			continue
+		}
+		if !fault.Is(err, c.class) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: found %v, expected class %v with %q", name, err, c.class, c.want)
+		}
+	}
+	if got, err := k.Pull(t.Context(), activity.ChartRequest{
+		Organization: 1, Reference: host + "/private/api@" + digest, Credential: "charts",
+	}); err != nil || got.Digest != digest {
+		t.Errorf("by digest: found %+v, %v", got, err)
+	}
+	closed, err := httpx.New(httpx.Config{MaxBody: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closed.Close)
+	guarded, err := New(Deps{HTTP: closed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := guarded.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/private/api:1"}); !fault.Is(err, fault.Refused) {
+		t.Errorf("a registry that is not public: %v, expected Refused", err)
+	}
+}
