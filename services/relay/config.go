@@ -86,6 +86,16 @@ type Config struct {
 	// AllowLogs lets k8s.logs read the logs of pods in the namespaces of allow_destination_namespaces.
 	AllowLogs bool `koanf:"allow_logs"`
 
+	// AllowRequests are the requests that http.request may send from inside the cluster: beginnings of URLs, such as
+	// http://flags.shop.svc:8080/api, which end at a slash, and before them methods if not all are allowed: GET,HEAD http://api.shop.svc/.
+	// Without any there are none: services often trust whatever comes from inside.
+	AllowRequests []string `koanf:"allow_requests"`
+	// RequestCredentials are secrets that such requests may have, by name, each for its own URLs only. They stay in the cluster.
+	RequestCredentials []RequestCredential `koanf:"request_credentials"`
+	// RequestCAFile holds certificate authorities for such requests, in addition to the system's; empty for the system's alone. A replaced
+	// file takes effect at the next connection.
+	RequestCAFile string `koanf:"request_ca_file"`
+
 	telemetry.Settings
 }
 
@@ -131,6 +141,7 @@ func (c Config) Validate() error {
 			})
 		}
 	}
+	wrong = append(wrong, c.requestProblems()...)
 	wrong = append(wrong, c.NATS.Check()...)
 	wrong = append(wrong, c.Settings.Check()...)
 	if len(wrong) > 0 {
@@ -179,6 +190,7 @@ func (c Config) limits() core.Limits {
 		DestinationServers: c.AllowDestinationServers, Repositories: c.AllowRepositories, ClusterKinds: c.AllowClusterKinds,
 		WorkflowNamespaces: c.AllowWorkflowNamespaces, JobNamespaces: c.AllowJobNamespaces,
 		AnalysisNamespaces: c.AllowAnalysisNamespaces,
+		Requests:           c.AllowRequests,
 		Home:               c.ArgoCDNamespace, Unauthorized: c.AllowUnauthorizedApplications,
 		Objects: core.ObjectLimits{
 			Apply: c.AllowApply, Patch: c.AllowPatch, Delete: c.AllowDelete, Others: c.AllowObjects, Logs: c.AllowLogs,

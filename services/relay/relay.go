@@ -62,7 +62,13 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer conn.Close()
 
-	runner := core.NewRunner(core.RunnerDeps{Cluster: kube, Objects: kube, Clock: clk, Log: log, Poll: c.PollInterval, Limits: c.limits()})
+	requests, err := c.requests(clk, log)
+	if err != nil {
+		return err
+	}
+	runner := core.NewRunner(core.RunnerDeps{
+		Cluster: kube, Objects: kube, Web: requests, Clock: clk, Log: log, Poll: c.PollInterval, Limits: c.limits(),
+	})
 	watcher := core.NewWatcher(core.WatcherDeps{
 		Follower: kube, Observer: events.Observer{Agent: c.AgentID, Bus: conn}, Clock: clk, Log: log, Interval: watchInterval,
 	})

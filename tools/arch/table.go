@@ -115,6 +115,7 @@ func table() []rule {
 		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
 		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
+		adapter("relay", "web", join(sql, nats, kube, star, grpcs), "pkg/sealing"),
 		// What the tests of a service have in common, in more than one of its packages.
 		{
 			layer: "test kit of a service", packages: []string{"services/SERVICE/internal/storetest"},

@@ -158,6 +158,7 @@ labels:
 {{- $_ := set $own "allow_delete" .delete -}}
 {{- $_ := set $own "allow_objects" .objects -}}
 {{- $_ := set $own "allow_logs" .logs -}}
+{{- with .requests -}}{{- $_ := set $own "allow_requests" . -}}{{- end -}}
 {{- end -}}
 {{- toYaml (merge $own .Values.config) -}}
 {{- end }}

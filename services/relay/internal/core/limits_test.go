@@ -116,6 +116,7 @@ func TestEveryFunctionIsGuarded(t *testing.T) {
 		FunctionDelete:            `{"api_version":"v1","kind":"Namespace","name":"shop"}`,
 		FunctionLogs:              `{"namespace":"shop","pod":"api"}`,
 		FunctionHealth:            `{"objects":[{"api_version":"v1","kind":"Secret","namespace":"shop","name":"token"}]}`,
+		FunctionRequest:           `{"url":"http://api.shop.svc/health"}`,
 	}
 	for _, function := range slices.Sorted(maps.Keys(duties())) {
 		args, ok := refused[function]

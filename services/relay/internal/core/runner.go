@@ -39,6 +39,7 @@ const (
 	FunctionDelete            = "k8s.delete"
 	FunctionLogs              = "k8s.logs"
 	FunctionHealth            = "k8s.health"
+	FunctionRequest           = "http.request"
 )
 
 // RunnerDeps are the dependencies of a Runner.
@@ -46,8 +47,10 @@ type RunnerDeps struct {
 	Cluster Cluster
 	// Objects is the same cluster, for objects that Lockstep applies itself.
 	Objects Objects
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Web sends requests from inside the cluster.
+	Web   Web
+	Clock clock.Clock
+	Log   *slog.Logger
 	// Poll is how often a wait reads the cluster if no watch reports a change.
 	Poll time.Duration
 	// Limits bound what the relay may touch; the zero value allows everything.
@@ -58,6 +61,8 @@ type RunnerDeps struct {
 type Runner struct {
 	cluster Cluster
 	objects Objects
+	web     Web
+	sent    *answers
 	clock   clock.Clock
 	log     *slog.Logger
 	poll    time.Duration
@@ -68,7 +73,9 @@ type Runner struct {
 
 // NewRunner returns a Runner.
 func NewRunner(d RunnerDeps) *Runner {
-	return &Runner{cluster: d.Cluster, objects: d.Objects, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits}
+	return &Runner{
+		cluster: d.Cluster, objects: d.Objects, web: d.Web, sent: &answers{now: d.Clock.Now}, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits,
+	}
 }
 
 // Run executes one call, until its deadline at the latest. Every outcome is an Answer.
@@ -134,6 +141,7 @@ func duties() map[string]duty {
 		FunctionDelete:            {"the resource, the namespace, the owner of the object; never namespaces", (*Runner).remove},
 		FunctionLogs:              {"whether logs may be read, the namespace", (*Runner).logs},
 		FunctionHealth:            {"the kind: never Secrets", (*Runner).health},
+		FunctionRequest:           {"the method and the URL, where the credential may go", (*Runner).request},
 	}
 }
 

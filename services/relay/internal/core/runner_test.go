@@ -222,7 +222,7 @@ func TestListReturnsTheRequestedFields(t *testing.T) {
 func TestArgumentsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, function, args, want string }{
-		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.analyze, argo.check, argo.end_analysis, argo.promote, argo.retry, argo.sync, argo.terminate, job.logs, job.run, job.stop, k8s.apply, k8s.delete, k8s.get, k8s.health, k8s.list, k8s.logs, k8s.patch, workflow.logs, workflow.stop, workflow.submit, workflow.terminate`},
+		{"unknown function", "argo.dance", `{}`, `function: found "argo.dance", expected one of argo.abort, argo.analyze, argo.check, argo.end_analysis, argo.promote, argo.retry, argo.sync, argo.terminate, http.request, job.logs, job.run, job.stop, k8s.apply, k8s.delete, k8s.get, k8s.health, k8s.list, k8s.logs, k8s.patch, workflow.logs, workflow.stop, workflow.submit, workflow.terminate`},
 		{"no object", FunctionGet, `[]`, "arguments: expected a JSON object"},
 		{"missing", FunctionGet, `{"kind":"Pod"}`, "name: missing, expected a non-empty string"},
 		{"wrong type", FunctionGet, `{"kind":7,"name":"x"}`, "kind: found 7, expected a non-empty string"},

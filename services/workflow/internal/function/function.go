@@ -53,6 +53,8 @@ type Spec struct {
 	EffectOf func(args map[string]any) activity.Effect
 	// TakesBackAt reports whether calls take something back at a place (activity.Confined); nil for all places.
 	TakesBackAt func(opened, touched activity.Place) bool
+	// LocationOf is where one call is carried out; nil for Functions of which all calls are in the same place.
+	LocationOf func(args map[string]any) activity.Location
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
 	Check func(args map[string]any) []fault.Field
 }
@@ -73,6 +75,7 @@ var (
 	_ activity.Ender     = (*Function)(nil)
 	_ activity.Owned     = (*Function)(nil)
 	_ activity.Confined  = (*Function)(nil)
+	_ activity.Placed    = (*Function)(nil)
 )
 
 // Outgoing sends what leaves this installation.
@@ -106,6 +109,14 @@ func (f *Function) Name() string { return f.spec.Name }
 
 // Location is where it is carried out.
 func (f *Function) Location() activity.Location { return f.spec.Location }
+
+// LocationOf is where one call is carried out.
+func (f *Function) LocationOf(args map[string]any) activity.Location {
+	if f.spec.LocationOf == nil {
+		return f.spec.Location
+	}
+	return f.spec.LocationOf(args)
+}
 
 // Pure reports whether a call has no effect that could be observed.
 func (f *Function) Pure() bool { return f.spec.Pure }

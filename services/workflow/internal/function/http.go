@@ -30,6 +30,7 @@ import (
 const (
 	defaultSeconds, mostSeconds = 30, 300
 	defaultKept, mostKept       = 64 << 10, 1 << 20
+	mostKeptInCluster           = 256 << 10
 	mostHeaders                 = 64
 	mostRetryAfter              = 10 * time.Minute
 )
@@ -47,7 +48,7 @@ func httpRequest(web activity.Web) *Function {
 		spec: Spec{
 			Name: "http.request", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
 			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfRequest, TakesBackAt: opensWorkflows,
-			Check: checkRequest,
+			Check: checkRequest, LocationOf: sentFrom,
 			Doc: "Sends an HTTP request. Answers `{status, ok, headers, body, json, size, sha256}`: `ok` is whether the status is 2xx, `body` the text of\n" +
 				"the answer, `json` the value if the answer is JSON, `size` and `sha256` the length and digest of the body. `body` and `json` are None\n" +
 				"if the body is longer than `max_body`, and `body` if it is not UTF-8 text; an answer of more than 64 MiB is an error. `headers` has\n" +
@@ -70,6 +71,11 @@ func httpRequest(web activity.Web) *Function {
 				text("body", "The body, as text."),
 				{Name: "json", Doc: "The body, as a value that is sent as JSON; either this or `body`.", Type: Any},
 				{Name: "timeout", Doc: "The timeout of one attempt in seconds, at most 300; 30 by default.", Type: Number, Least: 1},
+				{
+					Name: "agent_id", Type: Number, Least: 1,
+					Doc: "The number of an agent, whose relay sends the request from inside its cluster: to what its `allow_requests` names, and with a `credential` of its " +
+						"`request_credentials`. Not with `url_credential`, `json_credentials` and `sign`. Body and answer have at most 256 KiB, and no redirect is followed.",
+				},
 				text("credential", "The name of a credential of the organization, or of one that an operator has configured for it (`http_credentials`), or of one of the "+
 					"run's `secrets`. It is sent only to the URLs that it is bound to, also after a redirect."),
 				text("url_credential", "The name of a credential that is the URL itself, such as that of an incoming webhook. It has to begin with `url`, and its "+
@@ -116,9 +122,36 @@ func httpRequest(web activity.Web) *Function {
 	}
 }
 
-// touchesURL is what a request changes.
+// sentFrom is where a request is sent from.
+func sentFrom(args map[string]any) activity.Location {
+	if args["agent_id"] != nil {
+		return activity.Cluster
+	}
+	return activity.InProcess
+}
+
+// touchesURL is what a request changes. One from inside a cluster changes the namespace of the service that it is sent to, or, as far as is
+// known, anything there.
 func touchesURL(args map[string]any) []activity.Place {
+	if agent, given := whole(args["agent_id"]); given {
+		return []activity.Place{{Agent: agent, Namespace: namespaceOf(text(args, "url"))}}
+	}
 	return []activity.Place{{URL: text(args, "url")}}
+}
+
+// serviceHost is the name of a service in its cluster.
+var serviceHost = regexp.MustCompile(`^[a-z0-9-]+\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?$`)
+
+// namespaceOf is the namespace of the service that a URL is of; "" for any other host.
+func namespaceOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	if found := serviceHost.FindStringSubmatch(strings.ToLower(u.Hostname())); found != nil {
+		return found[1]
+	}
+	return ""
 }
 
 // method is that of a call.
@@ -136,7 +169,7 @@ func effectOfRequest(args map[string]any) activity.Effect {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return activity.Reads
 	case http.MethodPut:
-		if endsWorkflow(args) {
+		if args["agent_id"] == nil && endsWorkflow(args) {
 			return activity.TakesBack
 		}
 	}
@@ -220,6 +253,16 @@ func checkRequest(args map[string]any) (wrong []fault.Field) {
 		report("response_headers", "found %d, expected at most %d", len(list), mostHeaders)
 	}
 	wrong = append(wrong, checkSigned(args)...)
+	if args["agent_id"] != nil {
+		for _, name := range []string{"url_credential", "json_credentials", "sign", "sign_id"} {
+			if args[name] != nil {
+				report(name, "found with agent_id, expected none: secrets for requests from inside a cluster are those of its relay")
+			}
+		}
+		if n, given := whole(args["max_body"]); given && n > mostKeptInCluster {
+			report("max_body", "found %d with agent_id, expected at most %d bytes", n, mostKeptInCluster)
+		}
+	}
 	for _, name := range list(args, "response_headers") {
 		if strings.EqualFold(name, "set-cookie") {
 			report("response_headers", "found set-cookie, which may be a secret")

@@ -295,3 +295,42 @@ func TestTheEffectOfARequest(t *testing.T) {
 		t.Errorf("touches %v", touched)
 	}
 }
+
+// D53: with agent_id a request is a call of a relay, which changes the namespace of the service, and elsewhere whatever the cluster has.
+func TestARequestFromInsideACluster(t *testing.T) {
+	t.Parallel()
+	f := named(t, &forge{}, "http.request")
+	for raw, want := range map[string]activity.Place{
+		"http://flags.shop.svc:8080/api":              {Agent: 4, Namespace: "shop"},
+		"https://flags.shop.svc.cluster.local/":       {Agent: 4, Namespace: "shop"},
+		"http://Flags.Shop.SVC./":                     {Agent: 4, Namespace: "shop"},
+		"http://flags.shop.svc.example.com/":          {Agent: 4},
+		"http://10.0.0.7/":                            {Agent: 4},
+		"http://flags.shop.svc@kubernetes.default.x/": {Agent: 4},
+	} {
+		args := m{"agent_id": int64(4), "url": raw, "method": "POST"}
+		if got := f.Touches(args); len(got) != 1 || got[0] != want {
+			t.Errorf("%s changes %+v, expected %+v", raw, got, want)
+		}
+		if f.LocationOf(args) != activity.Cluster || !f.EffectOf(args).Mutates() {
+			t.Errorf("%s: found the location %v and the effect %v", raw, f.LocationOf(args), f.EffectOf(args))
+		}
+	}
+	end := m{"agent_id": int64(4), "url": "http://argo.argo.svc/api/v1/workflows/shop/x/stop", "method": "PUT"}
+	if f.EffectOf(end) != activity.Changes {
+		t.Errorf("found the effect %v, expected that what ends a Workflow from inside changes something", f.EffectOf(end))
+	}
+	if f.LocationOf(m{"url": "http://flags.shop.svc/"}) != activity.InProcess {
+		t.Error("a request without agent_id is not sent by this service")
+	}
+	if activity.LocationOf(f, []byte(`{"agent_id":4}`)) != activity.Cluster || activity.LocationOf(f, []byte(`[`)) != activity.InProcess {
+		t.Error("the location of a call does not follow from its arguments")
+	}
+	for _, name := range []string{"url_credential", "json_credentials", "sign"} {
+		args := m{"agent_id": int64(4), "url": "http://flags.shop.svc/", "method": "POST", "json": m{}}
+		args[name] = map[string]any{"url_credential": "x", "json_credentials": m{"a": "b"}, "sign": []any{"x"}}[name]
+		if err := f.Check(args); err == nil || !strings.Contains(err.Error(), "found with agent_id") {
+			t.Errorf("%s: found %v, expected that it is refused", name, err)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import (
 // it means.
 func TestTheReferenceIsComplete(t *testing.T) {
 	t.Parallel()
-	for _, f := range append(All(&forge{}, nil), Watching(WatchDeps{})...) {
+	for _, f := range append(All(&forge{}, nil, nil), Watching(WatchDeps{})...) {
 		spec := f.(*Function).Spec()
 		if len(spec.Doc) < 20 {
 			t.Errorf("%s has no description", spec.Name)

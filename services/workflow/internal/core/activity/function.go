@@ -2,7 +2,10 @@ package activity
 
 import (
 	"context"
+	"encoding/json"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Location says where a Function is carried out. The program that runs it does not see it. The numbers are stored with
@@ -38,6 +41,24 @@ type Function interface {
 	// time stamp of its own or stack trace. A *FunctionError is returned to the program; any other error is a
 	// *FunctionError with code "internal" to the program. Call is never used for a Function of a cluster or a worker.
 	Call(ctx context.Context, call Call) (any, error)
+}
+
+// Placed is a Function whose calls are not all carried out in the same place.
+type Placed interface {
+	LocationOf(args map[string]any) Location
+}
+
+// LocationOf is where a call is carried out. Arguments that cannot be read are refused wherever that is.
+func LocationOf(f Function, data json.RawMessage) Location {
+	placed, can := f.(Placed)
+	if !can {
+		return f.Location()
+	}
+	args, err := history.Arguments(data)
+	if err != nil {
+		return f.Location()
+	}
+	return placed.LocationOf(args)
 }
 
 // Checker is a Function that can say whether arguments fit it before anything is sent. The error is a *FunctionError that

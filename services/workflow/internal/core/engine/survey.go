@@ -136,7 +136,7 @@ func (r *run) opening(ctx context.Context, op history.Op, opened bool) (Opening,
 	if op.Timeout == history.NoTime && !opened {
 		return o, &history.FunctionError{Code: history.CodeTimeout, Message: op.Name + " was not asked: it was to answer within no time"}, nil
 	}
-	if o.Location = f.Location(); o.Location == activity.InProcess {
+	if o.Location = activity.LocationOf(f, op.Args); o.Location == activity.InProcess {
 		return o, nil, nil
 	}
 	if err := checkArguments(f, op.Args); err != nil {
