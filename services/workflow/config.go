@@ -192,7 +192,8 @@ type GitCredential struct {
 	// PasswordRef is a reference to the password, never the password itself: env:NAME, file:/path, k8s:namespace/name#key or
 	// vault:path#key. It is resolved whenever it is needed.
 	PasswordRef string `koanf:"password_ref" yaml:"password_ref" json:"password_ref"`
-	// Forge is the API used for these repositories: git (the default), or gitlab, github or gitea, with the password as the token.
+	// Forge is the API used for these repositories: git (the default), or gitlab, github, gitea or bitbucket, with the password as the token.
+	// Bitbucket Cloud takes an access token with the user name x-token-auth, or an API token with the e-mail address of its account.
 	Forge string `koanf:"forge" yaml:"forge" json:"forge"`
 	// Organizations are those whose workflows the credential is for. It is required where there are several: any program may name any
 	// repository, so the service does not start with a credential that does not say whose it is, and stops using it when a second

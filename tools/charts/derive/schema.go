@@ -52,7 +52,7 @@ func configs() map[string][]service {
 				"agent_id", "nats_url", "nats_nkey_seed_file", "nats_ca_file", "nats_cert_file", "nats_key_file", "health_address",
 				"allow_projects", "allow_application_namespaces", "allow_destination_namespaces", "allow_destination_servers", "allow_repositories",
 				"allow_cluster_kinds", "allow_workflow_namespaces", "allow_job_namespaces", "allow_analysis_namespaces", "allow_unauthorized_applications",
-				"allow_apply", "allow_patch", "allow_delete", "allow_objects", "allow_logs",
+				"allow_apply", "allow_patch", "allow_delete", "allow_objects", "allow_logs", "allow_requests",
 			}},
 		},
 	}

@@ -431,8 +431,8 @@ func setupForge(t *testing.T, forge string) *server {
 		return setup(t)
 	}
 	f := &fakeForge{index: filepath.Join(t.TempDir(), "index")}
-	handler := map[string]func() http.Handler{GitLab: f.gitLab, GitHub: f.gitHub, Gitea: f.gitea}[forge]()
-	want := map[string]string{GitLab: "Bearer secret", GitHub: "Bearer secret", Gitea: "token secret"}[forge]
+	handler := map[string]func() http.Handler{GitLab: f.gitLab, GitHub: f.gitHub, Gitea: f.gitea, Bitbucket: f.bitbucket}[forge]()
+	want := map[string]string{GitLab: "Bearer secret", GitHub: "Bearer secret", Gitea: "token secret", Bitbucket: "Basic " + encode([]byte("lockstep:secret"))}[forge]
 	s := setup(t)
 	f.dir, s.fake = s.dir, f
 	s.api = func(w http.ResponseWriter, r *http.Request) {

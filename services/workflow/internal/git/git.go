@@ -143,7 +143,7 @@ func (f *Forge) within(
 func (f *Forge) readFile(
 	ctx context.Context, share *gitfetch.Share, organization int64, repoURL, ref, path string,
 ) (content []byte, sha string, err error) {
-	if h, err := f.hosted(ctx, organization, repoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, organization, repoURL); err != nil || h != nil && !h.plain {
 		if err != nil {
 			return nil, "", err
 		}
@@ -209,7 +209,7 @@ var errMoved = errors.New("the branch has moved")
 // commitOnce is one attempt: look, build, push. Each attempt looks at everything again, also for our own commit, because the answer to an
 // earlier push may have been lost.
 func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c activity.CommitRequest) (string, error) {
-	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil {
+	if h, err := f.hosted(ctx, c.Organization, c.RepoURL); err != nil || h != nil && !h.plain {
 		if err != nil {
 			return "", err
 		}

@@ -46,7 +46,7 @@ func setup(t *testing.T) *server {
 		if s.before != nil && s.before(w, r) {
 			return
 		}
-		if s.api != nil && strings.HasPrefix(r.URL.Path, "/api/") {
+		if s.api != nil && (strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/2.0/")) {
 			s.api(w, r)
 			return
 		}

@@ -34,7 +34,7 @@ func (f *Forge) lastMessages(ctx context.Context, share *gitfetch.Share, organiz
 	if err != nil {
 		return nil, err
 	}
-	if h != nil {
+	if h != nil && !h.plain {
 		head, err := h.headOf(ctx, name)
 		if err != nil {
 			return nil, err

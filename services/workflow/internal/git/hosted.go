@@ -77,16 +77,20 @@ const (
 	GitLab = "gitlab"
 	GitHub = "github"
 	Gitea  = "gitea"
+	// Bitbucket is Bitbucket Cloud; not Bitbucket Data Center, which has another interface.
+	Bitbucket = "bitbucket"
 )
 
 // Forges are the names of all interfaces.
-func Forges() []string { return []string{Plain, GitLab, GitHub, Gitea} }
+func Forges() []string { return []string{Plain, GitLab, GitHub, Gitea, Bitbucket} }
 
 // hosted is a repository behind the interface of its forge.
 type hosted struct {
 	api
-	url  string
-	seen *allowance
+	// plain is set if files are read and committed over Git's protocol all the same.
+	plain bool
+	url   string
+	seen  *allowance
 }
 
 // hosted is the repository behind its forge's own interface; nil for those that plain Git is configured for, or nothing.
@@ -128,17 +132,24 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	switch c.Forge {
 	case GitLab:
 		r.base, r.user, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), base+"/api/v4/user", "Bearer "+auth.Password
-		return &hosted{gitLab{r}, repoURL, r.seen}, nil
+		return &hosted{api: gitLab{r}, url: repoURL, seen: r.seen}, nil
 	case GitHub:
 		if base += "/api/v3"; strings.EqualFold(u.Host, "github.com") {
 			base = "https://api.github.com"
 		}
 		r.base, r.user, r.authorization = base+"/repos/"+escape(project), base+"/user", "Bearer "+auth.Password
 		r.graph = strings.TrimSuffix(base, "/v3") + "/graphql"
-		return &hosted{gitHub{r}, repoURL, r.seen}, nil
+		return &hosted{api: gitHub{r}, url: repoURL, seen: r.seen}, nil
+	case Bitbucket:
+		if strings.EqualFold(u.Host, "bitbucket.org") {
+			base = "https://api.bitbucket.org"
+		}
+		r.base, r.user = base+"/2.0/repositories/"+escape(project), base+"/2.0/user"
+		r.authorization = bitbucketLogin(auth.Username, auth.Password)
+		return &hosted{api: bitbucket{r, unwritten{repoURL}}, plain: true, url: repoURL, seen: r.seen}, nil
 	default:
 		r.base, r.user, r.authorization = base+"/api/v1/repos/"+escape(project), base+"/api/v1/user", "token "+auth.Password
-		return &hosted{gitea{r}, repoURL, r.seen}, nil
+		return &hosted{api: gitea{r}, url: repoURL, seen: r.seen}, nil
 	}
 }
 

@@ -183,7 +183,7 @@ func TestAnAnswerOfAForgeIsBounded(t *testing.T) {
 	for _, forge := range Forges() {
 		f := newForge(t, Credential{URLPrefix: endless.URL, Username: "x", PasswordRef: "file:" + password, Forge: forge})
 		_, _, err := f.ReadFile(t.Context(), 1, endless.URL+"/shop", "main", "a")
-		if forge == Plain { // what does not begin like refs is not read on
+		if forge == Plain || forge == Bitbucket { // what does not begin like refs is not read on
 			if !fault.Is(err, fault.NotFound) {
 				t.Errorf("%s: found %v, expected that it is no Git", forge, err)
 			}

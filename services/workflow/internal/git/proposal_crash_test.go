@@ -29,7 +29,7 @@ func (d *dying) RoundTrip(r *http.Request) (*http.Response, error) {
 // exactly the edit (D55).
 func TestACrashAtEachRequestOfAProposal(t *testing.T) {
 	t.Parallel()
-	for _, forge := range []string{GitLab, GitHub, Gitea} {
+	for _, forge := range []string{GitLab, GitHub, Gitea, Bitbucket} {
 		t.Run(forge, func(t *testing.T) {
 			t.Parallel()
 			for after := int64(1); ; after++ {

@@ -17,7 +17,7 @@ import (
 // TestProposals is what every forge with proposals has to do alike (D55).
 func TestProposals(t *testing.T) {
 	t.Parallel()
-	for _, forge := range []string{GitLab, GitHub, Gitea} {
+	for _, forge := range []string{GitLab, GitHub, Gitea, Bitbucket} {
 		for name, check := range map[string]func(*testing.T, *server){
 			"proposes":         proposesOnce,
 			"follows":          followsTheBase,
