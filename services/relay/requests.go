@@ -40,7 +40,8 @@ func (c Config) requestProblems() (wrong []fault.Field) {
 	}
 	for i, entry := range c.AllowRequests {
 		if _, _, err := core.ParseAllowance(entry); err != nil {
-			report(fmt.Sprintf("allow_requests[%d]", i), "found %q, expected the beginning of URLs, with methods in front of it or none: GET,HEAD http://api.shop.svc/", entry)
+			report(fmt.Sprintf("allow_requests[%d]", i),
+				"found %q, expected the beginning of URLs, with methods in front of it or none: GET,HEAD http://api.shop.svc/", entry)
 		}
 	}
 	for i, own := range c.RequestCredentials {

@@ -39,8 +39,8 @@ func bitbucketLogin(username, password string) string {
 type unwritten struct{ url string }
 
 func (u unwritten) no(what string) error {
-	return fault.Because(unsupportedError{}, fault.Refused, "found %s at a Bitbucket, for which %s is not supported; expected a repository at GitHub, GitLab "+
-		"or Gitea", u.url, what)
+	return fault.Because(unsupportedError{}, fault.Refused,
+		"found %s at a Bitbucket, for which %s is not supported; expected a repository at GitHub, GitLab or Gitea", u.url, what)
 }
 
 func (u unwritten) head(context.Context, string) (string, error) { return "", u.no("its interface") }
@@ -240,7 +240,7 @@ type bitbucketStatus struct {
 	Description string `json:"description"`
 }
 
-// statuses are there by their names, and by their keys where these are others.
+// statuses are all of a commit by their names, and by their keys where these are others.
 func (b bitbucket) statuses(ctx context.Context, commit string) (all []activity.CommitStatus, err error) {
 	err = b.pages(100, func(page int) (int, error) {
 		var found struct{ Values []bitbucketStatus }
