@@ -61,7 +61,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}()
 	out.observed("everything is up; the cluster is simulated, the rest is what runs in production")
-	return newStory(NewWorld(s, Story(), c.Clock), out).run(ctx)
+	return newStory(NewWorld(s, Story().WithSmokeTest(), c.Clock), out).run(ctx)
 }
 
 // run plays the acts, and then prints the journals.

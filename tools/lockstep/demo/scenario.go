@@ -3,6 +3,7 @@ package demo
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,6 +68,28 @@ func Story() Scenario {
 			},
 		},
 	}
+}
+
+// smokeTest is a job of the demo: a Kubernetes Job in the cluster of the environment, from the image that was just deployed. The simulated
+// cluster says of every Job that it has succeeded, unless its template says otherwise.
+const smokeTest = `apiVersion: batch/v1
+kind: Job
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: smoke-test
+          image: {[ .versions.api.reference | toJson ]}
+          command: [shop, smoke-test]
+`
+
+// WithSmokeTest is the scenario with a job after the deployments of its first environment, without which the next one is not entered.
+func (s Scenario) WithSmokeTest() Scenario {
+	s.Stages = slices.Clone(s.Stages)
+	s.Stages[0].Jobs = map[string][]map[string]any{"after": {{"name": "smoke-test", "deadline": 60, "template": smokeTest}}}
+	return s
 }
 
 // Image is the repository of a service's images.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
@@ -63,7 +64,7 @@ func (y *story) prologue(ctx context.Context) error {
 	if err := w.CreatePipeline(ctx); err != nil {
 		return err
 	}
-	y.out.observed("the pipeline: staging %s, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates),
+	y.out.observed("the pipeline: staging %s and a job that tests it, then an approval, then production %s", gateList(w.Scenario.Stages[0].Gates),
 		gateList(w.Scenario.Stages[1].Gates))
 	return nil
 }
@@ -108,6 +109,9 @@ func (y *story) row(r client.Rollout, t client.Transition) {
 	switch {
 	case t.Event == "request_approval":
 		y.out.asks("approval of %q is asked for: %s", t.GateID, t.Reason)
+	case strings.HasSuffix(t.Event, "_job"):
+		t.Reason, _, _ = strings.Cut(t.Reason, "\n") // the rest is its log
+		y.out.event("%s", journal.Line(r, t))
 	case t.Subject == r.ID && t.Event != "create":
 		y.out.event("%s", journal.Line(r, t))
 	}
@@ -192,6 +196,9 @@ func (y *story) completed(ctx context.Context, r client.Rollout, set client.Vers
 			return fmt.Errorf("journal of %s: gate %q has %q, expected one request and one approval", r.ID, stage.Approval,
 				events(r, stage.Approval))
 		}
+	}
+	if found := events(r, "staging/after/smoke-test#1"); !slices.Equal(found, []string{"start_job", "end_job"}) {
+		return fmt.Errorf("journal of %s: the job smoke-test has %q, expected one start and one end", r.ID, found)
 	}
 	if err := y.world.ExpectCommits(ctx, before, commits); err != nil {
 		return err
