@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,12 +21,7 @@ func allowedBy() schema.Vocabulary {
 // CheckAllowed checks an application's config, which has passed its schema, against what the environment's config allows. The error is
 // Invalid, with one field for each finding.
 func (b *Bundle) CheckAllowed(environment, config json.RawMessage) error {
-	var form struct {
-		Properties map[string]struct {
-			AllowedBy string `json:"allowedBy"`
-			Default   any    `json:"default"`
-		} `json:"properties"`
-	}
+	var form limited
 	var limits, given map[string]any
 	for _, d := range []struct {
 		text []byte
@@ -37,23 +31,99 @@ func (b *Bundle) CheckAllowed(environment, config json.RawMessage) error {
 			return fault.Because(err, fault.Invalid, "driver %s: not JSON objects", b.Ref())
 		}
 	}
-	var wrong []fault.Field
-	for _, name := range slices.Sorted(maps.Keys(form.Properties)) {
-		property := form.Properties[name]
-		list := patternsOf(limits[property.AllowedBy])
-		if property.AllowedBy == "" || len(list) == 0 {
-			continue
-		}
-		value, _ := cmp.Or(given[name], property.Default).(string)
-		if !pattern.Allows(list, value) {
-			wrong = append(wrong, fault.Field{Name: schema.Pointer(name), Problem: fmt.Sprintf(
-				"found %q; expected one that the environment allows (%s: %s)", value, property.AllowedBy, strings.Join(list, ", "))})
-		}
-	}
-	if len(wrong) > 0 {
+	if wrong := form.check(limits, given); len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
 	}
 	return nil
+}
+
+// limited is a schema with what it says of limits: of its own value, and of those of its properties.
+type limited struct {
+	AllowedBy  string             `json:"allowedBy"`
+	Default    any                `json:"default"`
+	Properties map[string]limited `json:"properties"`
+}
+
+// UnmarshalJSON reads a schema; one that is true or false says nothing of limits.
+func (l *limited) UnmarshalJSON(text []byte) error {
+	if string(text) == "true" || string(text) == "false" {
+		return nil
+	}
+	type plain limited
+	return json.Unmarshal(text, (*plain)(l)) //nolint:wrapcheck // the caller names the file
+}
+
+// check compares the properties of a value with the limits. What is absent, and has no default, uses nothing.
+func (l limited) check(limits, given map[string]any, at ...string) (wrong []fault.Field) {
+	for _, name := range slices.Sorted(maps.Keys(l.Properties)) {
+		property, path := l.Properties[name], append(slices.Clone(at), name)
+		found, exists := given[name]
+		if !exists {
+			found = property.Default
+		}
+		if inner, isObject := found.(map[string]any); isObject {
+			wrong = append(wrong, property.check(limits, inner, path...)...)
+		}
+		list := patternsOf(limits[property.AllowedBy])
+		if property.AllowedBy == "" || len(list) == 0 || found == nil {
+			continue
+		}
+		value, isText := found.(string)
+		if !isText || !pattern.Allows(list, value) {
+			wrong = append(wrong, fault.Field{Name: schema.Pointer(path...), Problem: fmt.Sprintf(
+				"found %q; expected one that the environment allows (%s: %s)", value, property.AllowedBy, strings.Join(list, ", "))})
+		}
+	}
+	return wrong
+}
+
+// count is how many fields are limited.
+func (l limited) count() (n int) {
+	for _, property := range l.Properties {
+		n += property.count()
+		if property.AllowedBy != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// checkLimited refuses a schema that limits what CheckAllowed does not find: it follows properties of objects, and nothing else.
+func checkLimited(name string, text []byte) error {
+	var form limited
+	if err := json.Unmarshal(text, &form); err != nil {
+		return located(name, text, err)
+	}
+	var whole any
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return located(name, text, err)
+	}
+	if all := countLimits(whole, false); all != form.count() {
+		return fault.New(fault.Invalid, "%s: found allowedBy where it is not enforced; expected it only at properties of the schema, and at properties of those", name)
+	}
+	return nil
+}
+
+// countLimits is how many schemas in a value have the keyword. The names in a set of properties are no keywords, and neither is what is in
+// examples, defaults and constants.
+func countLimits(value any, names bool) (n int) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			n += countLimits(item, false)
+		}
+	case map[string]any:
+		for key, inner := range v {
+			if !names && key == "allowedBy" {
+				n++
+			}
+			if !names && slices.Contains([]string{"default", "const", "enum", "examples"}, key) {
+				continue
+			}
+			n += countLimits(inner, !names && slices.Contains([]string{"properties", "patternProperties", "$defs", "dependentSchemas"}, key))
+		}
+	}
+	return n
 }
 
 // CheckNamespace checks the namespace of a job of a runbook, which has no config, against what the environment's config allows for the

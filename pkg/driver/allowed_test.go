@@ -49,3 +49,53 @@ func TestAnApplicationFitsWhatTheEnvironmentAllows(t *testing.T) {
 		})
 	}
 }
+
+// D53: what an environment allows also holds for fields of objects in an application's config, and for nothing that is absent.
+func TestLimitsHoldInside(t *testing.T) {
+	t.Parallel()
+	set, err := driver.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := set.Get("kubernetes@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const chart = `{"namespace": "shop", "services": [], "helm": {"chart": "oci://elsewhere.example.com/api", "version": "1.0.0"}}`
+	for _, tc := range []struct{ name, environment, config, want string }{
+		{"a chart elsewhere", `{"charts": ["oci://ghcr.io/shop/*"]}`, chart, `/helm/chart: found "oci://elsewhere.example.com/api"`},
+		{"a chart that is allowed", `{"charts": ["oci://elsewhere.example.com/*"]}`, chart, ""},
+		{"no repository at all", `{"repositories": ["https://git.example.com/*"]}`, chart, ""},
+		{"no chart at all", `{"charts": ["oci://ghcr.io/shop/*"]}`, `{"namespace": "shop", "repository_url": "https://git.example.com/a", "files": ["a"]}`, ""},
+		{"a chart that is no text", `{"charts": ["oci://ghcr.io/shop/*"]}`, `{"helm": {"chart": 1}}`, "/helm/chart"},
+	} {
+		err := b.CheckAllowed(json.RawMessage(tc.environment), json.RawMessage(tc.config))
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: refused: %v", tc.name, err)
+		case tc.want != "" && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s: found %v, expected Invalid: %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+// A limit that is written where nothing looks for it would protect nothing.
+func TestLimitsThatAreNotEnforcedAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, schema string
+		refused      bool
+	}{
+		{"a property", `{"type": "object", "properties": {"a": {"type": "string", "allowedBy": "x"}}}`, false},
+		{"inside of an object", `{"type": "object", "properties": {"a": {"properties": {"b": {"allowedBy": "x"}, "c": false}}}}`, false},
+		{"a property of that name", `{"type": "object", "properties": {"allowedBy": {"type": "string"}, "properties": {"type": "object"}}}`, false},
+		{"an item", `{"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "allowedBy": "x"}}}}`, true},
+		{"a definition", `{"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string", "allowedBy": "x"}}}`, true},
+		{"a condition", `{"type": "object", "allOf": [{"properties": {"a": {"allowedBy": "x"}}}]}`, true},
+	} {
+		_, err := driver.Load(files(map[string]string{"v1/app.json": tc.schema}))
+		if tc.refused != (err != nil && strings.Contains(err.Error(), "found allowedBy where it is not enforced")) || !tc.refused && err != nil {
+			t.Errorf("%s: found %v", tc.name, err)
+		}
+	}
+}

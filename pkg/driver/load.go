@@ -252,6 +252,9 @@ func build(files map[string][]byte) (*Bundle, error) {
 	if b.applicationEnvironment, err = compile(files, b.manifest.ApplicationEnvironmentSchema); err != nil {
 		return nil, err
 	}
+	if err := checkLimited(b.manifest.ApplicationEnvironmentSchema, files[b.manifest.ApplicationEnvironmentSchema]); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 

@@ -52,12 +52,13 @@ func (r *repository) tree(
 	if err != nil {
 		return nil, fmt.Errorf("read tree of %s: %w", commit.Hash, err)
 	}
-	found := map[string]plumbing.Hash{}
+	l := &listing{repository: r, most: q.MaxFiles, left: mostEntries, found: map[string]plumbing.Hash{}}
 	for _, one := range paths {
-		if err := r.list(root, one, q.MaxFiles, found); err != nil {
+		if err := l.add(ctx, root, one); err != nil {
 			return nil, err
 		}
 	}
+	found := l.found
 	if err := r.fetchFiles(ctx, commit, found); err != nil {
 		return nil, err
 	}
@@ -75,25 +76,54 @@ func (r *repository) tree(
 	return files, nil
 }
 
-// list adds a file, or the files below a folder.
-func (r *repository) list(root *object.Tree, at string, most int, found map[string]plumbing.Hash) error {
-	folder := root
-	if at != "" {
-		entry, err := root.FindEntry(at)
-		switch {
-		case errors.Is(err, object.ErrEntryNotFound), errors.Is(err, object.ErrDirectoryNotFound), err != nil && belowNoFolder(root, at):
-			return fault.New(fault.NotFound, "path %q does not exist in %s", at, r.url)
-		case err != nil:
-			return fmt.Errorf("find %s: %w", at, err)
-		case entry.Mode == filemode.Regular || entry.Mode == filemode.Executable:
-			found[at] = entry.Hash
-			return nil
-		case entry.Mode != filemode.Dir:
-			return invalid("path", "found %q, which is neither a file nor a folder", at)
-		}
-		if folder, err = root.Tree(at); err != nil {
-			return fmt.Errorf("read the folder %s: %w", at, err)
-		}
+// The bounds of a listing: nesting of folders, and entries of all folders together. A repository with few objects can have an astronomical
+// number of folders.
+const (
+	deepest     = 64
+	mostEntries = 50_000
+)
+
+// listing finds files of a commit.
+type listing struct {
+	*repository
+
+	// most bounds files, and left the entries that are still looked at.
+	most, left int
+	found      map[string]plumbing.Hash
+}
+
+// add adds a file, or the files below a folder.
+func (l *listing) add(ctx context.Context, root *object.Tree, at string) error {
+	if at == "" {
+		return l.folder(ctx, root, "", 0)
+	}
+	entry, err := root.FindEntry(at)
+	switch {
+	case errors.Is(err, object.ErrEntryNotFound), errors.Is(err, object.ErrDirectoryNotFound), err != nil && belowNoFolder(root, at):
+		return fault.New(fault.NotFound, "path %q does not exist in %s", at, l.url)
+	case err != nil:
+		return fmt.Errorf("find %s: %w", at, err)
+	case entry.Mode == filemode.Regular || entry.Mode == filemode.Executable:
+		l.found[at] = entry.Hash
+		return nil
+	case entry.Mode != filemode.Dir:
+		return invalid("path", "found %q, which is neither a file nor a folder", at)
+	}
+	folder, err := root.Tree(at)
+	if err != nil {
+		return fmt.Errorf("read the folder %s: %w", at, err)
+	}
+	return l.folder(ctx, folder, at, 0)
+}
+
+// folder adds the files below a folder. What stands for something elsewhere is refused: the rest would look as if it was all.
+func (l *listing) folder(ctx context.Context, folder *object.Tree, at string, depth int) error {
+	if l.left -= len(folder.Entries) + 1; l.left < 0 || depth > deepest {
+		return fault.New(fault.Refused, "the folders have more than %d entries, or are nested more than %d deep; name a folder that has only what is needed",
+			mostEntries, deepest)
+	}
+	if err := ctx.Err(); err != nil {
+		return err //nolint:wrapcheck // the caller's own
 	}
 	for _, entry := range folder.Entries {
 		below := path.Join(at, entry.Name)
@@ -102,14 +132,21 @@ func (r *repository) list(root *object.Tree, at string, most int, found map[stri
 			if !isTreePath(below) { // a name that no commit may have, such as .git
 				continue
 			}
-			if err := r.list(root, below, most, found); err != nil {
+			inner, err := object.GetTree(l.objects, entry.Hash)
+			if err != nil {
+				return fmt.Errorf("read the folder %s: %w", below, err)
+			}
+			if err := l.folder(ctx, inner, below, depth+1); err != nil {
 				return err
 			}
 		case filemode.Regular, filemode.Executable, filemode.Deprecated:
-			if found[below] = entry.Hash; len(found) > most {
-				return fault.New(fault.Refused, "there are more than %d files; name a folder that has only what is needed", most)
+			if l.found[below] = entry.Hash; len(l.found) > l.most {
+				return fault.New(fault.Refused, "there are more than %d files; name a folder that has only what is needed", l.most)
 			}
-		default: // links and submodules stand for what is elsewhere
+		case filemode.Submodule:
+			return invalid("path", "found the submodule %q, which is in another repository; expected files, or a folder without it", below)
+		default:
+			return invalid("path", "found the link %q; expected the file or folder itself, or a folder without links", below)
 		}
 	}
 	return nil

@@ -54,8 +54,8 @@ func helm(q activity.HelmRequest) (activity.Rendered, error) {
 	if err != nil {
 		return activity.Rendered{}, err
 	}
-	if c.Metadata.KubeVersion != "" && q.KubeVersion != "" && !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, capabilities.KubeVersion.String()) {
-		return activity.Rendered{}, fault.New(fault.Invalid, "the chart is for Kubernetes %s, found %s", c.Metadata.KubeVersion, q.KubeVersion)
+	if kube := capabilities.KubeVersion.String(); c.Metadata.KubeVersion != "" && !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, kube) {
+		return activity.Rendered{}, fault.New(fault.Invalid, "the chart is for Kubernetes %s, found %s (kube_version says which)", c.Metadata.KubeVersion, kube)
 	}
 	options := common.ReleaseOptions{Name: q.Release, Namespace: q.Namespace, Revision: 1, IsInstall: true}
 	shown, err := util.ToRenderValuesWithSchemaValidation(c, values, options, capabilities, true)
@@ -74,6 +74,9 @@ func helm(q activity.HelmRequest) (activity.Rendered, error) {
 		return activity.Rendered{}, fmt.Errorf("helm: %w", err)
 	}
 	maps.DeleteFunc(files, func(name, _ string) bool { return strings.EqualFold(path.Base(name), "NOTES.txt") })
+	if err := orderly(files); err != nil {
+		return activity.Rendered{}, err
+	}
 	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
 		return activity.Rendered{}, fmt.Errorf("helm: %w", err)
@@ -104,7 +107,14 @@ func load(q activity.HelmRequest) (*chart.Chart, error) {
 		c, err = loader.LoadArchive(bytes.NewReader(q.Archive))
 	} else {
 		var files []*archive.BufferedFile
+		ignored, wrong := ignoredIn(q.Files)
+		if wrong != nil {
+			return nil, wrong
+		}
 		for _, name := range slices.Sorted(maps.Keys(q.Files)) {
+			if ignored(name) {
+				continue
+			}
 			files = append(files, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(q.Files[name], []byte("\xef\xbb\xbf"))})
 		}
 		c, err = loader.LoadFiles(files)
@@ -195,12 +205,13 @@ func fits(text []byte, values map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("it is not JSON: %w", err)
 	}
+	const at = "mem:///values.schema.json" // without a scheme it would be a file of the working directory, which a child cannot ask for
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(alone{})
-	if err := compiler.AddResource("values.schema.json", document); err != nil {
+	if err := compiler.AddResource(at, document); err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
-	schema, err := compiler.Compile("values.schema.json")
+	schema, err := compiler.Compile(at)
 	if err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}

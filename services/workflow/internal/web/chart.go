@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -24,28 +27,48 @@ const (
 	chartContent = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// maxArchive bounds a packaged chart, in bytes.
-const maxArchive = 4 << 20
+// maxArchive bounds a packaged chart, in bytes; maxManifest all that a registry says about it. The library would read 100 MiB.
+const (
+	maxArchive  = 4 << 20
+	maxManifest = 256 << 10
+)
+
+// chartPath is the path of a chart in a registry.
+var chartPath = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+
+// parseChart reads a reference. The library takes a first part that does not look like a host for a folder of Docker Hub.
+func parseChart(reference string) (name.Reference, error) {
+	host, _, within := strings.Cut(reference, "/")
+	ref, err := name.ParseReference(reference)
+	if err != nil || !within || host != "localhost" && !strings.ContainsAny(host, ".:") || !chartPath.MatchString(ref.Context().RepositoryStr()) {
+		return nil, fault.InvalidFields(fault.Field{Name: "chart", Problem: fmt.Sprintf(
+			"found %.200q, expected oci://, a host with a dot or a port, and the path of a repository", reference)})
+	}
+	return ref, nil
+}
 
 var _ activity.Charts = (*Client)(nil)
 
 // Pull implements activity.Charts. Which registries may be reached is the decision of the transport, as for every request. The registry says
 // which server issues tokens, and that server gets the credential: a credential that may be sent to the registry is trusted to it.
 func (c *Client) Pull(ctx context.Context, q activity.ChartRequest) (out activity.Chart, err error) {
-	ref, err := name.ParseReference(q.Reference)
+	ref, err := parseChart(q.Reference)
 	if err != nil {
-		return out, fault.InvalidFields(fault.Field{Name: "chart", Problem: fmt.Sprintf("found %.200q, expected oci:// and a repository", q.Reference)})
+		return out, err
 	}
 	leave, err := c.enter(q.Organization, false, ref.Context().RegistryStr())
 	if err != nil {
 		return out, err
 	}
 	defer leave()
-	auth, err := c.account(ctx, q, ref.Context())
+	way := &bounded{next: c.transport}
+	way.most.Store(maxManifest)
+	auth, secure, err := c.account(ctx, q, ref.Context())
 	if err != nil {
 		return out, err
 	}
-	puller, err := remote.NewPuller(remote.WithTransport(c.transport), remote.WithAuth(auth))
+	way.secure = secure
+	puller, err := remote.NewPuller(remote.WithTransport(way), remote.WithAuth(auth))
 	if err != nil {
 		return out, fmt.Errorf("client for %s: %w", ref, err)
 	}
@@ -57,6 +80,7 @@ func (c *Client) Pull(ctx context.Context, q activity.ChartRequest) (out activit
 	if err != nil {
 		return out, err
 	}
+	way.most.Store(maxArchive)
 	layer, err := puller.Layer(ctx, ref.Context().Digest(content.Digest.String()))
 	if err != nil {
 		return out, unread(err, ref)
@@ -66,11 +90,8 @@ func (c *Client) Pull(ctx context.Context, q activity.ChartRequest) (out activit
 		return out, unread(err, ref)
 	}
 	defer func() { _ = text.Close() }() // what was read is checked by its digest
-	if out.Archive, err = io.ReadAll(io.LimitReader(text, maxArchive+1)); err != nil {
+	if out.Archive, err = io.ReadAll(text); err != nil {
 		return activity.Chart{}, unread(err, ref)
-	}
-	if len(out.Archive) > maxArchive {
-		return activity.Chart{}, fault.New(fault.Refused, "%s has more than %d bytes", ref, maxArchive)
 	}
 	out.Digest = found.Digest.String()
 	return out, nil
@@ -94,27 +115,40 @@ func contentOf(manifest []byte, ref name.Reference) (*v1.Descriptor, error) {
 	return nil, fault.New(fault.Invalid, "%s has no layer %s; expected what `helm push` makes", ref, chartContent)
 }
 
-// account is what a call's credential logs in with. Its URLs have to cover the repository.
-func (c *Client) account(ctx context.Context, q activity.ChartRequest, repository name.Repository) (authn.Authenticator, error) {
+// account is what a call's credential logs in with, and whether that is sent over TLS only. Its URLs have to cover the repository. To the
+// library every address of a private network speaks plain HTTP; a credential is sent so only if its URLs say it.
+func (c *Client) account(ctx context.Context, q activity.ChartRequest, repository name.Repository) (authn.Authenticator, bool, error) {
 	if q.Credential == "" {
-		return authn.Anonymous, nil
+		return authn.Anonymous, false, nil
 	}
-	target := &url.URL{Scheme: repository.Scheme(), Host: repository.RegistryStr(), Path: "/" + repository.RepositoryStr()}
-	found, value, err := c.credentials.read(ctx, activity.WebRequest{
-		Organization: q.Organization, Credential: q.Credential, Secrets: q.Secrets,
-	}, target)
+	target := &url.URL{Scheme: "https", Host: repository.RegistryStr(), Path: "/" + repository.RepositoryStr()}
+	if isLoopback(target.Hostname()) {
+		target.Scheme = repository.Scheme()
+	}
+	r := activity.WebRequest{Organization: q.Organization, Credential: q.Credential, Secrets: q.Secrets}
+	found, value, err := c.credentials.read(ctx, r, target)
+	if fault.Is(err, fault.Denied) && target.Scheme != repository.Scheme() {
+		target.Scheme = repository.Scheme()
+		found, value, err = c.credentials.read(ctx, r, target)
+	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	secure := target.Scheme == "https"
 	switch {
 	case found.Header != "":
-		return nil, fault.New(fault.Denied, "the credential %q is a header; expected a user name and a password, or a token", q.Credential)
+		return nil, false, fault.New(fault.Denied, "the credential %q is a header; expected a user name and a password, or a token", q.Credential)
 	case found.Username != "":
 		activity.Conceal(ctx, found.Username+":"+value)
-		return authn.FromConfig(authn.AuthConfig{Username: found.Username, Password: value}), nil
+		return authn.FromConfig(authn.AuthConfig{Username: found.Username, Password: value}), secure, nil
 	default:
-		return authn.FromConfig(authn.AuthConfig{RegistryToken: value}), nil
+		return authn.FromConfig(authn.AuthConfig{RegistryToken: value}), secure, nil
 	}
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // unread is the error of a request to a registry.
@@ -122,5 +156,9 @@ func unread(err error, ref name.Reference) error {
 	if own, ok := errors.AsType[*fault.Error](err); ok && own.Class() == fault.Denied { // by the rules about where a program may go
 		return fault.New(fault.Refused, "%s: %w", ref, own)
 	}
-	return ociauth.Classify(err, ref)
+	err = ociauth.Classify(err, ref)
+	if fault.Is(err, fault.Denied) {
+		return fault.New(fault.Denied, "%s: the registry refuses access; expected a credential of kind http that may read there, named in chart_credential", ref)
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"log"
 	"net/http"
@@ -85,7 +86,7 @@ func TestAChartIsPulled(t *testing.T) {
 		want                  string
 	}{
 		"by tag":               {"private/api:1.2.0_build", "charts", 0, ""},
-		"without a credential": {"private/api:1.2.0_build", "", fault.Denied, "refuses access"},
+		"without a credential": {"private/api:1.2.0_build", "", fault.Denied, "named in chart_credential"},
 		"that is missing":      {"private/api:2", "charts", fault.NotFound, "no such manifest"},
 		"bound to HTTPS":       {"private/api:1.2.0_build", "elsewhere", fault.Denied, "is not for this URL"},
 		"of another path":      {"public/api:1", "charts", fault.Denied, "is not for this URL"},
@@ -93,6 +94,8 @@ func TestAChartIsPulled(t *testing.T) {
 		"without content":      {"private/empty:1", "charts", fault.Invalid, "has no layer"},
 		"too large":            {"private/large:1", "charts", fault.Refused, "expected at most"},
 		"no reference":         {"PRIVATE:1", "charts", fault.Invalid, "expected oci://"},
+		"a folder above":       {"private/../api:1", "charts", fault.Invalid, "expected oci://"},
+		"a folder of no name":  {"private//api:1", "charts", fault.Invalid, "expected oci://"},
 	} {
 		got, err := k.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/" + c.reference, Credential: c.credential})
 		if c.want == "" {
@@ -122,5 +125,61 @@ func TestAChartIsPulled(t *testing.T) {
 	}
 	if _, err := guarded.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/private/api:1"}); !fault.Is(err, fault.Refused) {
 		t.Errorf("a registry that is not public: %v, expected Refused", err)
+	}
+}
+
+// D53: a reference without a host is not one of Docker Hub.
+func TestReferencesOfCharts(t *testing.T) {
+	t.Parallel()
+	for reference, good := range map[string]bool{
+		"ghcr.io/shop/api:1": true, "localhost/shop/api:1": true, "harbor:5000/shop:1": true, "10.0.0.5/shop/api:1": true,
+		"harbor/shop/api:1": false, "shop:1": false, "ghcr.io/shop/../api:1": false, "ghcr.io/./api:1": false, "ghcr.io//shop:1": false,
+		"ghcr.io/shop/api:1:2": false, "ghcr.io/shop/api:": false,
+	} {
+		if _, err := parseChart(reference); (err == nil) != good || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: found %v", reference, err)
+		}
+	}
+}
+
+// D45: what a registry answers is bounded as it comes, however small it is when packed.
+func TestAManifestThatIsABomb(t *testing.T) {
+	t.Parallel()
+	bomb := strings.Repeat(",{}", 2<<20)
+	for name, c := range map[string]struct {
+		packed bool
+		class  fault.Class
+	}{"plain": {false, fault.Refused}, "packed": {true, fault.Invalid}} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v2/" {
+				return
+			}
+			if r.Header.Get("Accept-Encoding") != "identity" {
+				t.Errorf("%s: asked for packed answers", name)
+			}
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			out := io.Writer(w)
+			if c.packed { // though nobody has asked for it
+				w.Header().Set("Content-Encoding", "gzip")
+				packer := gzip.NewWriter(w)
+				defer func() { _ = packer.Close() }()
+				out = packer
+			}
+			_, _ = io.WriteString(out, `{"schemaVersion":2,"config":{"mediaType":"`+chartConfig+`"},"layers":[{}`+bomb+"]}")
+		}))
+		defer s.Close()
+		host := strings.TrimPrefix(s.URL, "http://")
+		transport, err := httpx.New(httpx.Config{Allow: []string{host}, MaxBody: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(transport.Close)
+		client, err := New(Deps{HTTP: transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/a:1"}); !fault.Is(err, c.class) {
+			t.Errorf("%s: found %.300v, expected class %v", name, err, c.class)
+		}
 	}
 }
