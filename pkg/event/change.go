@@ -4,11 +4,11 @@ import "encoding/json"
 
 // What a rollout changes in files: before it is started, and once it is committed.
 
-// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is in Git.
+// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is decided, in Git or in a registry of charts.
 type DeploymentCommitted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
-	// CommitSHA is the commit.
-	CommitSHA string `json:"commit_sha" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
+	// CommitSHA is the commit; absent if the desired state is in none, as that of a chart in a registry.
+	CommitSHA string `json:"commit_sha,omitempty" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
 	// ManifestDigest is the digest of the manifest.
 	ManifestDigest string `json:"manifest_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 	// Parameters are the values that were set, without secrets.
@@ -80,8 +80,8 @@ type Comparison struct {
 	Workloads int `json:"workloads" jsonschema:"minimum=0"`
 	// Things are what would change.
 	Things []ChangedThing `json:"things" jsonschema:"maxItems=200"`
-	// Commit is what was compared with what runs; absent if that is unknown.
-	Commit string `json:"commit,omitempty" jsonschema:"maxLength=100"`
+	// Commit is what was compared with what runs: a commit, or what else the program of the driver knows it by; absent if that is unknown.
+	Commit string `json:"commit,omitempty" jsonschema:"maxLength=200"`
 	// Reason is why they could not be compared; absent if they were.
 	Reason string `json:"reason,omitempty"`
 }

@@ -117,6 +117,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if err != nil {
 		return err
 	}
+	tasks.Beside(scripts)
 	defer tasks.Close()
 	watches, agents := relays(executions, conn, wall, log)
 	owners := agent.NewRegistry(executions, wall, log)

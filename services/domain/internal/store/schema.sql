@@ -935,8 +935,7 @@ CREATE TABLE cd_deployment_snapshots (
     CONSTRAINT cd_deployment_snapshots_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_deployment_snapshots_one_per_deployment UNIQUE (organization_id, deployment_id),
     CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
-    CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
-    CONSTRAINT cd_deployment_snapshots_commit_is_given CHECK ((commit_sha <> ''::text))
+    CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
@@ -945,6 +944,8 @@ COMMENT ON TABLE cd_deployment_snapshots IS
     'What exactly was deployed. Never a secret.';
 COMMENT ON COLUMN cd_deployment_snapshots.changes IS
     'What the commit changed for this deployment, file by file; empty too for drivers that do not tell.';
+COMMENT ON COLUMN cd_deployment_snapshots.commit_sha IS
+    'The commit of the desired state; empty for a chart of a registry, whose digest is in the parameters.';
 
 CREATE TABLE cd_deployment_transitions (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),

@@ -452,7 +452,7 @@ func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest) (prune
 			if want.Keep[ref.identity()] || foreign(call, o) || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
 				continue
 			}
-			keeps := annotation(o, annotationPrune) == "false"
+			keeps := annotation(o, annotationPrune) == "false" || annotation(o, annotationHelm) == "keep"
 			if !keeps && !want.DryRun {
 				if err := checkWeights(call, ref); err != nil {
 					return err

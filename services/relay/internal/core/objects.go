@@ -26,6 +26,8 @@ const (
 	reserved = "lockstep.dev/"
 	// annotationPrune with the value "false" keeps an object of its owner from being pruned.
 	annotationPrune = "lockstep.dev/prune"
+	// annotationHelm with the value "keep" does so too: it is what Helm says.
+	annotationHelm = "helm.sh/resource-policy"
 	// maxObjects is the maximum number of objects in one call.
 	maxObjects = 2000
 	// parallel is the maximum number of concurrent requests of one call.

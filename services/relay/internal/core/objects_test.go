@@ -227,6 +227,8 @@ func TestApplyAndPrune(t *testing.T) {
 	c.put("v1", "ConfigMap", "shop", "old", shopOwner, manager(shopOwner))
 	c.put("v1", "ConfigMap", "shop", "precious", shopOwner, manager(shopOwner))
 	c.objects["ConfigMap shop/precious"].object("metadata")["annotations"] = map[string]any{annotationPrune: "false"}
+	c.put("v1", "ConfigMap", "shop", "of-helm", shopOwner, manager(shopOwner))
+	c.objects["ConfigMap shop/of-helm"].object("metadata")["annotations"] = map[string]any{annotationHelm: "keep"}
 	c.put("v1", "ConfigMap", "shop", "chunk", shopOwner, manager(shopOwner))
 	args := applyArgs(`,"prune":true,"keep":[{"api_version":"v1","kind":"ConfigMap","name":"chunk"}]`,
 		manifest("apps/v1", "Deployment", "", "api"), manifest("v1", "ConfigMap", "shop", "settings"))
@@ -238,14 +240,14 @@ func TestApplyAndPrune(t *testing.T) {
 	if !slices.Equal(c.writes, want) {
 		t.Errorf("writes %v, want %v", c.writes, want)
 	}
-	if kept, _ := answer.Value["not_pruned"].([]any); len(kept) != 1 {
-		t.Errorf("kept %v, want precious", kept)
+	if kept, _ := answer.Value["not_pruned"].([]any); len(kept) != 2 {
+		t.Errorf("kept %v, want precious and of-helm", kept)
 	}
 	if got := c.objects["Deployment shop/api"].text("metadata", "labels", LabelOwner); got != shopOwner {
 		t.Errorf("label %q", got)
 	}
 	again := c.run(t, objectLimits(), FunctionApply, args)
-	if again.Err != nil || again.Value["unchanged"] != 2 || len(c.objects) != 10 {
+	if again.Err != nil || again.Value["unchanged"] != 2 || len(c.objects) != 11 {
 		t.Errorf("again: %+v, %d objects", again, len(c.objects))
 	}
 }

@@ -29,6 +29,8 @@ type Tasks struct {
 	TasksConfig
 	slots   *fair.Slots
 	spawner *spawner
+	// cpu shares processors with programs; nil shares none.
+	cpu *cpu
 }
 
 // NewTasks starts no process yet.
@@ -37,6 +39,9 @@ func NewTasks(c TasksConfig) *Tasks {
 	return &Tasks{TasksConfig: c, slots: fair.NewSlots(c.Processes), spawner: newSpawner()}
 }
 
+// Beside has tasks take turns for the processors with the programs of Scripts: what one organization has rendered counts as computed.
+func (t *Tasks) Beside(s *Scripts) { t.cpu = s.processors }
+
 // Close ends what starts children.
 func (t *Tasks) Close() { t.spawner.stop() }
 
@@ -44,7 +49,7 @@ func (t *Tasks) Close() { t.spawner.stop() }
 const taskFactor = 3
 
 // Do has a child compute the answer to a request. Organizations take turns. The error is Refused if the task takes more memory or time than
-// it may, Unavailable if no child could be started, and Invalid with the text of what compute has answered as its error.
+// it may, Unavailable if no child could be started or the context ends, which ends the child, and Invalid with the text of what compute has answered as its error.
 func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte, error) {
 	if os.Getenv(marker) != "" {
 		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call ServeTask")
@@ -62,9 +67,14 @@ func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte
 		return nil, fault.Because(err, fault.Unavailable, "no child process could be started")
 	}
 	defer p.close()
+	p.cpu, p.organization = t.cpu, organization
+	unwanted := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // one that has ended needs nothing
+	defer unwanted()
 	r, err := p.do(request{Do: doCompute, Body: body}, program.Environment{}, taskFactor*t.Limits.CPU+startWithin)
 	over, exceeded := errors.AsType[*excess](err)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fault.Because(ctx.Err(), fault.Unavailable, "the answer was not awaited any more")
 	case exceeded:
 		return nil, fault.New(fault.Refused, "what was asked for %s", over.what)
 	case errors.Is(err, errStalled):

@@ -271,6 +271,9 @@ func (w *world) rendering(name string, args object) (any, *history.FunctionError
 	}
 	if name == "manifest.helm" {
 		answer["chart"] = object{"name": "shop", "version": "1.2.0", "app_version": "7"}
+		if args["release"] == "long" {
+			answer["chart"] = object{"name": strings.Repeat("é", 200), "version": "1.2.0", "app_version": "7"}
+		}
 		if args["chart"] != nil {
 			answer["digest"] = "sha256:" + strings.Repeat("c", 64)
 		}
@@ -279,7 +282,7 @@ func (w *world) rendering(name string, args object) (any, *history.FunctionError
 }
 
 // D53: manifests may be an overlay, a chart of the repository, or one of a registry, and have the images of the versions like any others. A
-// chart is shown with its version and digest; without a repository there is no commit to record.
+// chart is shown with its version and digest; without a repository the record has the chart in place of a commit.
 func TestManifestsThatAreRendered(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -309,6 +312,14 @@ func TestManifestsThatAreRendered(t *testing.T) {
 			},
 			asked:     "manifest.helm: path <nil>, chart oci://ghcr.io/shop/charts/api 1.2.0, credential charts, release api in shop, values <nil>, at <nil>",
 			submitted: "chart shop 1.2.0 sha256:" + strings.Repeat("c", 64),
+		},
+		"a chart with a long name": {
+			edit: func(c object) {
+				delete(c, "files")
+				delete(c, "repository_url")
+				c["helm"] = object{"chart": "oci://ghcr.io/shop/charts/api", "version": "1.2.0", "release": "long"}
+			},
+			submitted: "sha256:" + strings.Repeat("c", 64),
 		},
 		"an overlay that is refused": {
 			edit:  func(c object) { delete(c, "files"); c["kustomize"] = object{"path": "broken"} },
@@ -343,8 +354,9 @@ func TestManifestsThatAreRendered(t *testing.T) {
 			if found := fmt.Sprint(w.plain.objects["Deployment/api"]["spec"]); !strings.Contains(found, image("api", 2)) {
 				t.Errorf("found %s, expected the image %s", found, image("api", 2))
 			}
-			if got := len(w.committed) > 0; got != tt.commit {
-				t.Errorf("recorded %d commits, expected some: %t", len(w.committed), tt.commit)
+			if len(w.committed) != 2 || (w.committed[0].CommitSHA != "") != tt.commit ||
+				!tt.commit && !strings.Contains(string(w.committed[0].Parameters), "sha256:"+strings.Repeat("c", 64)) {
+				t.Errorf("recorded %+v, expected a commit: %t", w.committed, tt.commit)
 			}
 			if got := strings.Contains(story, "deployment.submitted deployment_id=11"); got != (tt.submitted != "") {
 				t.Errorf("submitted: %t, expected %q in\n%s", got, tt.submitted, story)

@@ -257,6 +257,25 @@ func TestWhatWasComparedIsDeployed(t *testing.T) {
 	if failure := w.run(driver.Deploy, in); failure != "" || ref != sha("older") {
 		t.Errorf("kubernetes: %q, read at %v", failure, ref)
 	}
+	// The tag of a chart may move as well: its digest is compared, and then applied.
+	digest := "sha256:" + strings.Repeat("c", 64)
+	charted := func(c object) {
+		delete(c, "files")
+		delete(c, "repository_url")
+		c["helm"] = object{"chart": "oci://ghcr.io/shop/charts/api", "version": "1.2.0"}
+	}
+	p := plainShop(t)
+	in = plainInputs(charted)
+	in["rollout"].(object)["environments"].([]any)[0].(object)["compared_commit"] = "@" + digest
+	failure := p.run(driver.Deploy, in)
+	if story := strings.Join(p.story, "\n"); failure != "" || !strings.Contains(story, "chart oci://ghcr.io/shop/charts/api "+digest) {
+		t.Errorf("a chart: %q in\n%s", failure, story)
+	}
+	in = plainInputs(charted)
+	in["preview"] = object{"id": 5}
+	if found, _ := planned(t, plainShop(t), in); found.Commit != "@"+digest {
+		t.Errorf("a chart was compared as %q, expected its digest", found.Commit)
+	}
 	g := gitShop(t)
 	_ = g.run(driver.Deploy, gitInputs(func(_, environment object) { environment["compared_commit"] = sha("older") }))
 	if story := strings.Join(g.story, "\n"); !strings.Contains(story, "found no new image; begin another rollout") {

@@ -15645,7 +15645,7 @@ type DeploymentLink {
 
 "Exactly what a deployment has deployed."
 type DeploymentSnapshot {
-  "The commit that has the desired state."
+  "The commit that has the desired state; empty if none has it, as that of a chart in a registry."
   commitSha: String!
   "The digest of the manifest."
   manifestDigest: String!

@@ -370,9 +370,11 @@ function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Ro
           <div key={c.service}>
             <dt>{c.service}</dt>
             <dd>
-              <p>
-                commit <code>{c.commitSha}</code>
-              </p>
+              {c.commitSha && (
+                <p>
+                  commit <code>{c.commitSha}</code>
+                </p>
+              )}
               <p>
                 manifest <code>{c.manifestDigest}</code>
               </p>

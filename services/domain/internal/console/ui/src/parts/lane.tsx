@@ -129,8 +129,8 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
                       ))}
                     </div>
                     {r.deployment.snapshot && (
-                      <code className="faint" title={`${r.deployment.snapshot.commitSha}, manifest ${shortDigest(r.deployment.snapshot.manifestDigest)}`}>
-                        {r.deployment.snapshot.commitSha.slice(0, 8)}
+                      <code className="faint" title={`${r.deployment.snapshot.commitSha || "no commit"}, manifest ${shortDigest(r.deployment.snapshot.manifestDigest)}`}>
+                        {r.deployment.snapshot.commitSha.slice(0, 8) || shortDigest(r.deployment.snapshot.manifestDigest)}
                       </code>
                     )}
                     {r.deployment.link && <Outside link={r.deployment.link} />}
