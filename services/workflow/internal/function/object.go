@@ -46,7 +46,7 @@ func applyObjects() *Function {
 	f := owned(onCluster("k8s.apply",
 		"Applies objects (server-side apply) and, with `prune`, deletes those that the owner no longer has. Answers `{created, configured, unchanged,\n"+
 			"changed, pruned, not_pruned, owner, digest}`: three numbers, the objects that have changed with their `action`, those that were deleted, those\n"+
-			"that their annotation `lockstep.dev/prune: \"false\"` has kept, the value of the label, and the SHA-256 of the objects of the call. In a dry\n"+
+			"that their annotation `lockstep.dev/prune: \"false\"` or `helm.sh/resource-policy: keep` has kept, the value of the label, and the SHA-256 of the objects of the call. In a dry\n"+
 			"run, an object that exists has `fields` as well: `{path, before, after}` of the first 20 that would change, with the values of images and\n"+
 			"numbers of replicas only; `more_fields` says whether there are others.\n\n"+ownership+"\n\n"+
 			"A field that another manager sets to another value is an error with the code `conflict`, which names field and manager; nothing is forced.\n"+

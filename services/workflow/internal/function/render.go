@@ -32,9 +32,10 @@ func renderKustomization(forge activity.Forge, renderer activity.Renderer) *Func
 		spec: Spec{
 			Name: "manifest.kustomize", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Builds a Kustomize overlay of a Git repository. Answers `{content, sha}`: the manifests, and the commit that was read.\n\n" +
-				"It is what `kustomize build` prints: without plugins, without `helmCharts`, and without remote bases, which are the error `invalid`. An\n" +
-				"overlay is built in a process of its own without network and files. At most 2,000 files of 8 MiB are read, and 4 MiB are answered;\n" +
-				"what takes more, or more memory and time than the operator allows, is the error `refused`.",
+				"It is what `kustomize build` prints: without plugins, without `helmCharts`, and without what is remote, which are the error `invalid`,\n" +
+				"and so are links and submodules below `root`. An overlay is built in a process of its own without network and files. At most 2,000 files\n" +
+				"of 8 MiB are read, and 4 MiB are answered; the time grows with the square of the number of objects, and some hundreds are well within\n" +
+				"the default limit. What takes more, or more memory and time than the operator allows, is the error `refused`.",
 			Arguments: append(treeFields(true),
 				Field{Name: "path", Doc: "The folder of the overlay; by default the root of the repository.", Type: Text},
 				Field{Name: "root", Doc: "The folder that has the overlay and its bases, and that is read; by default the whole repository.", Type: Text},
@@ -65,17 +66,20 @@ func renderChart(forge activity.Forge, charts activity.Charts, renderer activity
 			Name: "manifest.helm", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Renders a Helm chart of an OCI registry or of a Git repository. Answers `{content, sha, digest, chart}`: the manifests, the commit that\n" +
 				"was read, the digest of a chart from a registry, and `{name, version, app_version}` of the chart.\n\n" +
-				"It is what `helm template` prints: `lookup` finds nothing, and random functions answer something else each time. `NOTES.txt`, `crds/`\n" +
-				"and tests are left out. Other hooks are an error, unless `skip_hooks` leaves them out: nothing would run them. Dependencies have to be\n" +
-				"in `charts/`. A chart is rendered in a process of its own without network and files; an archive has at most 4 MiB, 20 MiB unpacked, and\n" +
-				"the answer 4 MiB. What takes more, or more memory and time than the operator allows, is the error `refused`.",
+				"It is what `helm template` prints: `lookup` finds nothing, and random functions answer something else each time. `NOTES.txt`, `crds/`,\n" +
+				"tests and what `.helmignore` names are left out. Other hooks are an error, unless `skip_hooks` leaves them out: nothing would run them.\n" +
+				"Dependencies have to be in `charts/`. A chart is rendered in a process of its own without network and files; an archive has at most\n" +
+				"4 MiB, 20 MiB unpacked, and the answer 4 MiB. What takes more, or more memory and time than the operator allows, is the error `refused`.",
 			Arguments: append(treeFields(false),
-				Field{Name: "chart", Doc: "The repository of the chart in a registry, `oci://host/path`. Either `chart` or `path` is needed.", Type: Text},
+				Field{
+					Name: "chart", Type: Text,
+					Doc: "The repository of the chart in a registry, `oci://host/path`; the host has a dot or a port. Either `chart` or `path` is needed.",
+				},
 				Field{Name: "version", Doc: "The version of `chart`, or its digest, `sha256:…`.", Type: Text},
 				Field{
 					Name: "chart_credential", Type: Text,
 					Doc: "The name of a credential for the registry, as of `http.request`: a user name and a password, or a token. Its URLs have to cover the " +
-						"repository (`https://host/path`). By default none.",
+						"repository (`https://host/path`; one that is sent without TLS needs `http://`). By default none.",
 				},
 				Field{Name: "path", Doc: "The folder of the chart in the Git repository.", Type: Text},
 				Field{
@@ -84,7 +88,7 @@ func renderChart(forge activity.Forge, charts activity.Charts, renderer activity
 				Field{Name: "values", Doc: "More values, as YAML; they win.", Type: Text},
 				Field{Name: "release", Doc: "What the chart sees as the name of its release.", Type: Text, Required: true},
 				Field{Name: "namespace", Doc: "What the chart sees as the namespace of its release.", Type: Text, Required: true},
-				Field{Name: "kube_version", Doc: "What the chart sees as the version of the cluster; by default a recent one.", Type: Text},
+				Field{Name: "kube_version", Doc: "What the chart sees as the version of the cluster; by default that of the library. The chart's `kubeVersion` has to allow it.", Type: Text},
 				Field{
 					Name: "api_versions", Doc: "What the chart sees as APIs of the cluster, beside those of Kubernetes.", Type: List,
 					Element: &Field{Type: Text, Required: true},
