@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +75,18 @@ func TestManifestsAreRenderedInChildren(t *testing.T) {
 				t.Errorf("found %.300v, expected one of class %v with %q", err, c.class, c.want)
 			}
 		})
+	}
+}
+
+// A rendering that nobody awaits any more ends, long before its own limit.
+func TestARenderingEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	r := renderer(t, sandbox.Limits{Memory: 256 << 20, CPU: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := r.Helm(ctx, chart("{{- range until 100000 }}{{- range until 100000 }}{{- end }}{{- end }}"))
+	if !fault.Is(err, fault.Unavailable) {
+		t.Errorf("found %v, expected Unavailable", err)
 	}
 }
 
