@@ -41,6 +41,7 @@ func structure(def Definition) []fault.Field {
 	}
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
+		found = append(found, skippable(def, s, at)...)
 		switch s.Type {
 		case Deploy:
 			found = append(found, oneKind(def.Checks, s.Checks, at+"/checks")...)

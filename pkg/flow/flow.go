@@ -122,6 +122,8 @@ type Step struct {
 	Reason string `json:"reason,omitempty"`
 	// Duration is how long a pause step waits, in seconds.
 	Duration int `json:"duration,omitempty"`
+	// SkipOn is when a pause or an analysis is left out; nil for never.
+	SkipOn *SkipOn `json:"skip_on,omitempty"`
 	// Rules apply to an approval step.
 	Rules
 }
@@ -153,6 +155,8 @@ type Job struct {
 	Deadline int `json:"deadline,omitempty"`
 	// Retries is how often a failed job is repeated.
 	Retries int `json:"retries,omitempty"`
+	// SkipOn is when it is left out; nil for never.
+	SkipOn *SkipOn `json:"skip_on,omitempty"`
 }
 
 // A Gate is a share of traffic at which every service stops.

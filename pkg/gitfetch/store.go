@@ -162,6 +162,21 @@ func (s *Store) Changed(before, after plumbing.Hash, wanted func(path string) bo
 	return found, err == nil, err
 }
 
+// Differences are the wanted files that differ between two commits, in no order. known is false if there are more than most, or too many to
+// compare. A moved file is in it twice.
+func (s *Store) Differences(before, after plumbing.Hash, most int, wanted func(path string) bool) (paths []string, known bool, err error) {
+	more, known, err := s.Changed(before, after, func(path string) bool {
+		if wanted(path) {
+			paths = append(paths, path)
+		}
+		return len(paths) > most
+	})
+	if err != nil || !known || more {
+		return nil, false, err
+	}
+	return paths, true, nil
+}
+
 // comparison is the state of a comparison.
 type comparison struct {
 	store  *Store

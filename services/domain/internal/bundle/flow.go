@@ -34,6 +34,9 @@ func (Flows) Read(definition json.RawMessage) (core.Flow, error) {
 	}
 	f.Inputs, f.KeepInputs = inputs.Resolve, inputs.Keep
 	f.Unweighted = unweighted
+	if def.Skips() {
+		f.Skip = skip
+	}
 	f.Keep = func(kept []bool) (json.RawMessage, error) { return keep(definition, def, kept) }
 	f.Check = func(known core.KnownToFlow) error { return check(def, known) }
 	return f, nil

@@ -141,9 +141,19 @@ type Version struct {
 	Reference string
 	// CommitMessage is the beginning of the message of a commit; empty for an image, and where it is not known.
 	CommitMessage string
+	// Change is what a commit changes. It is written with a new version; CommitChanges reads it.
+	Change CommitChange
 	// PublishedAt is when it was published first, as far as is known; CreatedAt is only when it was heard of.
 	PublishedAt time.Time
 	CreatedAt   time.Time
+}
+
+// CommitChange is what a commit changes.
+type CommitChange struct {
+	// Since is the commit that was the newest one of its source before it; empty if what it changes is not known.
+	Since string
+	// Files are those of the source that differ between the two.
+	Files []string
 }
 
 // IsImage reports whether a version is a container image; a commit is none.

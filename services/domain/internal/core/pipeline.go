@@ -44,8 +44,16 @@ type Flow struct {
 	Inputs, KeepInputs func(json.RawMessage) (json.RawMessage, error)
 	// Unweighted is a definition without its weights, as the programs of a quick sync see it.
 	Unweighted func(definition json.RawMessage) (json.RawMessage, error)
+	// Skip is a definition without what is left out because of what is new, and one sentence for each (R4-26); nil if nothing ever is.
+	Skip func(definition json.RawMessage, n News) (left json.RawMessage, skipped []string, err error)
 	// Keep is the definition with some of its steps only, true for those that stay. The gates that are left keep their identifiers.
 	Keep func(kept []bool) (json.RawMessage, error)
+}
+
+// News is what is new in a rollout, as far as it is known and counts.
+type News struct {
+	// Messages are those of all new commits, and Files all that were changed; empty if not all are known.
+	Messages, Files []string
 }
 
 // DeployStep brings the application to one environment.

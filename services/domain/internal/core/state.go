@@ -93,7 +93,7 @@ const (
 	// the rollout, which reaches it when all its deployments have.
 	VerbReachGate Verb = "reach_gate"
 	VerbPassGate  Verb = "pass_gate"
-	// VerbSkip is an environment of the pipeline that a rollback does not go to.
+	// VerbSkip is an environment of the pipeline that a rollout does not go to, or a pause or a job that it leaves out.
 	VerbSkip Verb = "skip"
 	// VerbBreakGlass passes approvals by break-glass: without a gate it is the claim, and with one the gate that is passed by it.
 	VerbBreakGlass Verb = "break_glass"

@@ -4,6 +4,7 @@ package events
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -212,8 +213,22 @@ func publication(e event.Event) (intake.Publication, error) {
 	}
 	return intake.Publication{In: in, Artifact: intake.Artifact{
 		CommitMessage: data.CommitMessage, Image: data.Image, Digest: data.Digest, Tag: data.Tag, PublishedAt: published, AnnouncedAt: e.Time(),
-		DigestSeen: data.DigestSeen, AliveAt: alive,
+		DigestSeen: data.DigestSeen, AliveAt: alive, Change: changeOf(data),
 	}}, nil
+}
+
+// maxChangedFiles is how many bytes of changed files are kept, as the registry service bounds them: more is as if it were not known.
+const maxChangedFiles = 32 << 10
+
+// changeOf is what a commit changes.
+func changeOf(data event.ArtifactPublished) core.CommitChange {
+	bytes := 0
+	for _, f := range data.ChangedFiles {
+		if bytes += len(f) + 1; f == "" || strings.ContainsAny(f, "\n\x00") || bytes > maxChangedFiles {
+			return core.CommitChange{}
+		}
+	}
+	return core.CommitChange{Since: data.ChangedSince, Files: data.ChangedFiles}
 }
 
 // deletion reads the deletion of an artifact, as a publication of the instant of the deletion.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -68,7 +69,40 @@ func (t *tx) AddVersions(ctx context.Context, all []core.Version) error {
 	for _, r := range rows {
 		all[places[key{r.ArtifactSourceID, r.Digest}]].ID = r.ID
 	}
-	return pg.Classify(err, "add %d versions", len(all))
+	if err != nil {
+		return pg.Classify(err, "add %d versions", len(all))
+	}
+	return t.addChanges(ctx, all)
+}
+
+// addChanges keeps what versions that are commits change.
+func (t *tx) addChanges(ctx context.Context, all []core.Version) error {
+	p := query.InsertVersionChangesParams{OrganizationID: t.organization}
+	for _, v := range all {
+		if v.Change.Since == "" {
+			continue
+		}
+		p.Versions, p.Since = append(p.Versions, v.ID), append(p.Since, v.Change.Since)
+		p.Files = append(p.Files, strings.Join(v.Change.Files, "\n"))
+	}
+	if len(p.Versions) == 0 {
+		return nil
+	}
+	return pg.Classify(t.q.InsertVersionChanges(ctx, p), "add what %d commits change", len(p.Versions))
+}
+
+// CommitsSince implements rollout.Tx.
+func (t *tx) CommitsSince(ctx context.Context, version int64, digest string, most int) ([]core.Version, error) {
+	rows, err := t.q.CommitsSince(ctx, query.CommitsSinceParams{
+		OrganizationID: t.organization, VersionID: version, Digest: digest, Most: int32(most), //nolint:gosec // a constant
+	})
+	return convertAll(rows, func(r query.CommitsSinceRow) core.Version {
+		v := core.Version{Digest: r.Digest, CommitMessage: r.CommitMessage, Change: core.CommitChange{Since: r.Since}}
+		if r.Files != "" {
+			v.Change.Files = strings.Split(r.Files, "\n")
+		}
+		return v
+	}), pg.Classify(err, "read the commits from version %d back", version)
 }
 
 // VersionSetsTaken implements intake.Tx.

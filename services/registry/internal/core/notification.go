@@ -34,6 +34,9 @@ type Notification struct {
 	Repository string `json:",omitempty"`
 	// Message is the beginning of the message of a commit; only a poll knows it, so it is not read from requests.
 	Message string `json:"-"`
+	// Since is the commit that the source reported before, and Files those of its files that are different now, one a line; Since is empty
+	// if they are not known. Only a poll knows them.
+	Since, Files string `json:"-"`
 	// Place is the host, or host and path, that Image is relative to, for senders that report the two separately. If empty, it is part of
 	// Image. It may begin with http:// or https://, as the registry was named.
 	Place string
@@ -96,8 +99,8 @@ type Artifact struct {
 	Correlation, TraceParent string
 	// Image, Digest, Tag and PublishedAt are what was published.
 	Image, Digest, Tag, PublishedAt string
-	// Message is that of the notification.
-	Message string
+	// Message, Since and Files are those of the notification.
+	Message, Since, Files string
 	// Seen reports whether the registry has the digest.
 	Seen Seen
 	// Deleted means that it is no longer there, since PublishedAt; one of Digest and Tag may be empty.
@@ -138,7 +141,7 @@ func Check(n Notification) (Artifact, []fault.Field) {
 		ID: Identify(n.Source, n.ID), Cause: n.ID,
 		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
 		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line, Deleted: n.Deleted,
-		Message: n.Message,
+		Message: n.Message, Since: n.Since, Files: n.Files,
 	}, nil
 }
 

@@ -5,6 +5,7 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -72,6 +73,9 @@ func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 		return e, nil
 	}
 	data := event.ArtifactPublished{Image: a.Image, Digest: a.Digest, Tag: a.Tag, PublishedAt: a.PublishedAt, CommitMessage: a.Message}
+	if data.ChangedSince = a.Since; a.Files != "" {
+		data.ChangedFiles = strings.Split(a.Files, "\n")
+	}
 	if a.Seen != core.SeenUnknown {
 		data.DigestSeen = new(a.Seen == core.SeenYes)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -104,10 +106,34 @@ func message(
 	return beginning(commit.Message), nil
 }
 
+// The bounds of the changed files that an artifact has: how many, and the bytes of all.
+const (
+	mostFiles     = 500
+	mostFileBytes = 32 << 10
+)
+
+// files returns the wanted files that differ between the artifact reported last and a commit, in order, one a line; known is false where that
+// cannot be said: a branch was rewritten, or too much has changed.
+func (c change) files(ctx context.Context, objects *gitfetch.Store, s *source.Repository) (files string, known bool, err error) {
+	paths, known, err := objects.Differences(plumbing.NewHash(c.from), plumbing.NewHash(c.to), mostFiles, func(path string) bool {
+		return s.Wants([]string{path})
+	})
+	if err != nil || !known {
+		return "", false, stopped(ctx)
+	}
+	slices.Sort(paths)
+	files = strings.Join(paths, "\n")
+	ambiguous := slices.ContainsFunc(paths, func(p string) bool { return strings.ContainsAny(p, "\n\x00") })
+	if ambiguous || len(files) > mostFileBytes || !utf8.ValidString(files) {
+		return "", false, nil
+	}
+	return files, true, nil
+}
+
 // stopped is the error of a poll that has been stopped. Nothing else keeps an artifact from being reported without its message.
 func stopped(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("read the message of a commit: %w", err)
+		return fmt.Errorf("read a commit: %w", err)
 	}
 	return nil
 }

@@ -339,3 +339,49 @@ func TestPollsThatFailPermanently(t *testing.T) {
 		t.Errorf("no server: %v (%v)", err, fault.ClassOf(err))
 	}
 }
+
+// R4-26: an artifact of a branch has the files that have changed since the one reported before, as far as the source wants them.
+func TestAnArtifactHasTheFilesThatChanged(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	first := f.commit(t, "deploy/a")
+	s, plain := f.source(`"branch":"main","paths":"deploy/**"`), f.source(`"branch":"main"`)
+	look := func(s *core.Source) (since, files string) {
+		t.Helper()
+		finding, err := f.repositories.Find(t.Context(), *s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Memory = finding.Memory; finding.Found == nil {
+			return "", "nothing"
+		}
+		return finding.Found.Since, finding.Found.Files
+	}
+	want := func(s *core.Source, since, files string) {
+		t.Helper()
+		if gotSince, got := look(s); gotSince != since || got != files {
+			t.Errorf("found %q since %q; want %q since %q", got, gotSince, files, since)
+		}
+	}
+	want(&s, "", "")
+	want(&plain, "", "")
+	f.commit(t, "docs/a")
+	want(&s, "", "nothing")
+	last := f.commit(t, "deploy/b", "deploy/a", "docs/b")
+	want(&s, first, "deploy/a\ndeploy/b")
+	want(&plain, first, "deploy/a\ndeploy/b\ndocs/a\ndocs/b")
+	many := make([]string, 501) // one more than are kept
+	for i := range many {
+		many[i] = fmt.Sprintf("deploy/many/%d", i)
+	}
+	f.commit(t, many...)
+	want(&s, "", "")
+	// Another branch that became this one: what was reported before is not among its commits.
+	f.git(t, f.work, "checkout", "--quiet", "--orphan", "other")
+	f.git(t, f.work, "commit", "--quiet", "-m", "another beginning")
+	f.git(t, f.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+	want(&plain, "", "")
+	if last == first {
+		t.Error("nothing was committed")
+	}
+}

@@ -17,6 +17,8 @@ type Artifact struct {
 	Image, Digest, Tag string
 	// CommitMessage is the beginning of the message of a commit, as far as it is known.
 	CommitMessage string
+	// Change is what the commit changes; zero where that is not known.
+	Change core.CommitChange
 	// PublishedAt decides between publications of equal rank, whatever order events come in. The clock of the publisher is
 	// not ours: an instant in the future counts as now.
 	PublishedAt time.Time

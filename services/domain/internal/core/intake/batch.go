@@ -164,6 +164,7 @@ func (k *batch) nameVersion(source int64, art Artifact) error {
 	k.versions = append(k.versions, core.Version{
 		ArtifactSourceID: source, Name: names[i], Digest: art.Digest, PublishedAt: art.PublishedAt,
 		Reference: imageOf(art.Image) + "@" + art.Digest, CommitMessage: art.CommitMessage,
+		Change: art.Change,
 	})
 	return nil
 }

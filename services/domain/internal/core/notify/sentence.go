@@ -233,7 +233,7 @@ func advanced(n core.Notification) string {
 	case core.VerbCancel:
 		return what + " was cancelled"
 	case core.VerbSkip:
-		return what + " skips an environment"
+		return what + " skips something"
 	case core.VerbReachGate:
 		return what + " reached gate " + n.Subject
 	case core.VerbPassGate:

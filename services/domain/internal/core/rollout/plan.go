@@ -65,6 +65,8 @@ type plan struct {
 	// skipped are the environments of the pipeline that are left out, and program is the pipeline without them.
 	skipped []namedSkip
 	program json.RawMessage
+	// left are sentences about the pauses and jobs that are left out.
+	left []string
 }
 
 // stop is one environment of a plan.
@@ -171,6 +173,9 @@ func (u *UseCases) planAny(ctx context.Context, tx Tx, organization, versionSet 
 		return p, err
 	}
 	if err := p.giveInputs(ctx, tx, w); err != nil {
+		return p, err
+	}
+	if err := p.skipSteps(ctx, tx, organization, w); err != nil {
 		return p, err
 	}
 	return p, p.decide(w)

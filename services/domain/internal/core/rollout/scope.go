@@ -240,6 +240,11 @@ func (p plan) recordSkips(ctx context.Context, t *tree) error {
 			return err
 		}
 	}
+	for _, why := range p.left {
+		if err := t.request(ctx, core.VerbSkip, "", why); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

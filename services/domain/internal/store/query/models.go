@@ -320,6 +320,19 @@ type CdRolloutPlace struct {
 	UpdatedAt time.Time
 }
 
+// What a version that is a commit changes; no row for an image, and where that is not known. A row never changes, and is kept with its version.
+type CdVersionChange struct {
+	OrganizationID int64
+	ID             int64
+	VersionID      int64
+	// The commit that was the newest one of the source before.
+	Since string
+	// The files of the source that differ between the two, one a line.
+	Files     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // What versions consist of, by their present SBOM: an index of the latest report, replaced with it. Rows end with the version.
 type CdVersionComponent struct {
 	OrganizationID int64

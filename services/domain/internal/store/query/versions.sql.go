@@ -26,6 +26,65 @@ func (q *Queries) ApplicationWithUnranked(ctx context.Context, organizationID in
 	return application_id, err
 }
 
+const commitsSince = `-- name: CommitsSince :many
+WITH RECURSIVE line AS (
+    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text AS since, COALESCE(c.files, '')::text AS files, 1 AS place
+    FROM cd_versions v LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
+    WHERE v.organization_id = $1 AND v.id = $2
+    UNION ALL
+    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text, COALESCE(c.files, '')::text, line.place + 1
+    FROM line JOIN cd_versions v ON v.organization_id = $1 AND v.artifact_source_id = line.artifact_source_id AND v.digest = line.since
+    LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
+    WHERE line.since <> $3::text AND line.place < $4::integer
+)
+SELECT digest, commit_message, since, files FROM line ORDER BY place
+`
+
+type CommitsSinceParams struct {
+	OrganizationID int64
+	VersionID      int64
+	Digest         string
+	Most           int32
+}
+
+type CommitsSinceRow struct {
+	Digest        string
+	CommitMessage string
+	Since         string
+	Files         string
+}
+
+// The commits of a source from a version back to the one that has a digest, which is left out; the newest one first.
+func (q *Queries) CommitsSince(ctx context.Context, arg CommitsSinceParams) ([]CommitsSinceRow, error) {
+	rows, err := q.db.Query(ctx, commitsSince,
+		arg.OrganizationID,
+		arg.VersionID,
+		arg.Digest,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CommitsSinceRow
+	for rows.Next() {
+		var i CommitsSinceRow
+		if err := rows.Scan(
+			&i.Digest,
+			&i.CommitMessage,
+			&i.Since,
+			&i.Files,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countVersionSetsByApplication = `-- name: CountVersionSetsByApplication :many
 SELECT application_id AS id, count(*) AS items FROM cd_version_sets
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
@@ -302,6 +361,28 @@ func (q *Queries) InsertCuratedVersionSet(ctx context.Context, arg InsertCurated
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.PrincipalName,
+	)
+	return err
+}
+
+const insertVersionChanges = `-- name: InsertVersionChanges :exec
+INSERT INTO cd_version_changes (organization_id, version_id, since, files)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[])
+`
+
+type InsertVersionChangesParams struct {
+	OrganizationID int64
+	Versions       []int64
+	Since          []string
+	Files          []string
+}
+
+func (q *Queries) InsertVersionChanges(ctx context.Context, arg InsertVersionChangesParams) error {
+	_, err := q.db.Exec(ctx, insertVersionChanges,
+		arg.OrganizationID,
+		arg.Versions,
+		arg.Since,
+		arg.Files,
 	)
 	return err
 }
