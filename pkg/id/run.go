@@ -83,6 +83,13 @@ func ForgePull(run string) (pull int64, n int) {
 	return pull, n
 }
 
+// TriggerEditRun returns the id of a run, from 1, that edits files because of an event.
+func TriggerEditRun(signal int64, run int) string { return triggerEdit(signal) + strconv.Itoa(run) }
+
+func triggerEdit(signal int64) string {
+	return "trigger-edit-" + strconv.FormatInt(signal, 10) + "-"
+}
+
 // Delivers reports whether a run only reports to the outside what happens: it sends a notification message, publishes a status of a
 // commit, or reads or comments a pull request. No rollout waits for it.
 func Delivers(run string) bool {
@@ -132,7 +139,7 @@ func attempt(run, prefix string) int {
 }
 
 var reservedRun = regexp.MustCompile(
-	`^(rollout-[0-9]+(-cancelled)?|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|forge-pull-[0-9]+-[0-9]+|` +
+	`^(rollout-[0-9]+(-cancelled)?|preview-[0-9]+|check-[0-9]+|notification-[0-9]+-[0-9]+|forge-status-[0-9]+-[0-9]+|forge-pull-[0-9]+-[0-9]+|trigger-edit-[0-9]+-[0-9]+|` +
 		`environment-[0-9]+-onboarding-[0-9]+|application-environment-[0-9]+-setup-[0-9]+)$`,
 )
 

@@ -442,7 +442,7 @@ func assemble(
 		},
 	})
 	s.triggers = trigger.New(trigger.Deps{
-		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Clock: now,
+		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Engine: workflows, Clock: now,
 		Wake: s.wakeTriggers, Began: s.wake,
 	})
 	secrets, err := secret.New(c.Vault, now, log)

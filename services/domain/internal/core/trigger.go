@@ -86,6 +86,33 @@ type TriggerSignal struct {
 	Reason string
 	// VersionSetID and RolloutID are what the decision is about; 0 for none.
 	VersionSetID, RolloutID int64
+	// Edit is the edit of files that is made before the decision; nil for none.
+	Edit *TriggerEdit
+}
+
+// EditState is how far an edit has come.
+type EditState string
+
+// The states of an edit; all but the first are final.
+const (
+	EditPending   EditState = ""
+	EditCommitted EditState = "committed"
+	EditProposed  EditState = "proposed"
+	EditUnchanged EditState = "unchanged"
+	EditFailed    EditState = "failed"
+)
+
+// TriggerEdit is an edit of files that an event makes (R4-28). It is kept in this form.
+type TriggerEdit struct {
+	// Inputs are those of the program that makes it.
+	Inputs json.RawMessage `json:"inputs"`
+	State  EditState       `json:"state,omitempty"`
+	// Attempt is how many runs have failed.
+	Attempt int `json:"attempt,omitempty"`
+	// Commit is what was committed, and Link where it is proposed; Why is why the last run failed.
+	Commit string `json:"commit,omitempty"`
+	Link   string `json:"link,omitempty"`
+	Why    string `json:"why,omitempty"`
 }
 
 // PromotionHold keeps automation from beginning rollouts of an application in an environment in which something was rolled back (D58).

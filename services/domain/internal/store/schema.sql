@@ -3300,6 +3300,7 @@ CREATE TABLE cd_trigger_signals (
     decided_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    edit jsonb,
     CONSTRAINT cd_trigger_signals_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_trigger_signals_once UNIQUE (organization_id, trigger_id, cause),
     CONSTRAINT cd_trigger_signals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -3309,6 +3310,7 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_cause_is_bounded CHECK (((octet_length(cause) >= 1) AND (octet_length(cause) <= 700))),
     CONSTRAINT cd_trigger_signals_decided_has_outcome CHECK (((state = 'pending'::text) OR ((outcome = ANY (ARRAY['began'::text, 'queued'::text, 'declined'::text, 'done'::text])) AND (decided_at IS NOT NULL)))),
     CONSTRAINT cd_trigger_signals_decision_says_why CHECK (((outcome = ''::text) = (reason = ''::text))),
+    CONSTRAINT cd_trigger_signals_edit_is_bounded CHECK (((jsonb_typeof(edit) = 'object'::text) AND (octet_length((edit)::text) <= 262144))),
     CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text, 'done'::text]))),
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
@@ -3327,6 +3329,8 @@ COMMENT ON COLUMN cd_trigger_signals.cause IS
     'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.';
 COMMENT ON COLUMN cd_trigger_signals.due_at IS
     'When it is decided about; the decision may put it off.';
+COMMENT ON COLUMN cd_trigger_signals.edit IS
+    'The edit of files that the event makes before anything is decided, and how far it has come; NULL for none.';
 COMMENT ON COLUMN cd_trigger_signals.outcome IS
     'Empty before the first decision; waiting only while it is pending.';
 COMMENT ON COLUMN cd_trigger_signals.reason IS

@@ -92,7 +92,7 @@ func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activ
 		readFile(forge), readCommit(forge), readDifference(forge), commit(forge),
 		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge), setDeployment(forge),
 		readChange(forge), writeComment(forge),
-		pin(), pinKustomization(), pinValues(), difference(), compareManifests(),
+		pin(), pinKustomization(), pinValues(), editFile(), difference(), compareManifests(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(), renderKustomization(forge, renderer), renderChart(forge, web, renderer),

@@ -21,8 +21,12 @@ func (p *plan) skipSteps(ctx context.Context, tx Tx, organization int64, w wish)
 	if err != nil {
 		return err
 	}
-	if p.program, p.left, err = p.flow.Skip(p.program, news); err != nil {
+	program, left, err := p.flow.Skip(p.program, news)
+	if err != nil {
 		return fmt.Errorf("skip steps of flow definition %d: %w", p.definition.ID, err)
+	}
+	if len(left) > 0 {
+		p.program, p.left = program, left
 	}
 	return nil
 }

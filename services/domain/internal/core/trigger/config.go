@@ -87,6 +87,7 @@ func Kinds() []Kind {
 				property("sources", patterns("Only events of these sources; without it, of all.")),
 				property("data", `"type":"object","maxProperties":20,"additionalProperties":{"type":"string","maxLength":256},`+
 					`"description":"What members of the data have to be, by their path, such as build.branch; * stands for any text."`),
+				editSchema(),
 			),
 		},
 		{
@@ -151,6 +152,7 @@ type config struct {
 	Follows       []string          `json:"follows,omitempty"`
 	Repositories  []string          `json:"repositories,omitempty"`
 	Inputs        json.RawMessage   `json:"inputs,omitempty"`
+	Edit          *edit             `json:"edit,omitempty"`
 }
 
 // block selects applications of a chain, by name, by label or by both.
@@ -312,6 +314,9 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	if kind == core.TriggerEvent && len(c.Types) == 0 {
 		wrong("types", "found none; expected the types of the events that begin a rollout")
+	}
+	if c.Edit != nil {
+		found = append(found, c.Edit.check()...)
 	}
 	if len(c.Data) > maxMembers {
 		wrong("data", "found %d members; expected at most %d", len(c.Data), maxMembers)

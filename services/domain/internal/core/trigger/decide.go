@@ -34,6 +34,8 @@ type Decided struct {
 	Organization int64
 	Trigger      core.Trigger
 	core.TriggerSignal
+	// editing is the signal whose files are edited next; nil for none.
+	editing *core.TriggerSignal
 }
 
 // DecideDue decides the signals of the next trigger that has any due; false if none has. The decision and the rollout are one transaction,
@@ -58,6 +60,11 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 				return d, false, fmt.Errorf("put off trigger %d: %w, after: %w", d.Trigger.ID, putOff, err)
 			}
 			return d, false, fmt.Errorf("trigger %d: %w", d.Trigger.ID, err)
+		}
+		if err == nil && d.editing != nil {
+			if err := u.makeEdit(ctx, organization, *d.editing); err != nil { // the engine is away: it is tried again after the lease
+				return d, true, err
+			}
 		}
 		if err != nil || worked {
 			u.served.Store(organization)
@@ -108,7 +115,7 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 	if d.TriggerSignal, err = one.take(ctx); err != nil {
 		return d, false, err
 	}
-	d.TriggerID, d.DecidedAt = t.ID, &now
+	d.TriggerID, d.DecidedAt, d.editing = t.ID, &now, one.editing
 	var ids []int64
 	for _, s := range one.signals {
 		ids = append(ids, s.ID)
@@ -136,6 +143,8 @@ type decision struct {
 	set core.VersionSet
 	// in is the chain that it is part of.
 	in core.Chain
+	// editing is the signal whose files are to be edited; nil for none.
+	editing *core.TriggerSignal
 	// commit is the new one that a git trigger reacts to, with its repository.
 	commit string
 }
@@ -164,7 +173,11 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		s := d.declines("the configuration cannot be read: %s", fault.Public(err))
 		return s, d.endChains(ctx, s.Reason)
 	}
+	all := d.signals
 	d.onlyDue()
+	if s, waits := d.edits(all); waits {
+		return s, nil
+	}
 	if t.Kind == core.TriggerSchedule {
 		if err := d.u.schedule(ctx, d.tx, t, d.config, d.now); err != nil {
 			return core.TriggerSignal{}, err
@@ -187,6 +200,9 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	case core.TriggerChain:
 		return d.chain(ctx)
 	case core.TriggerVersion, core.TriggerGit, core.TriggerManual, core.TriggerSchedule, core.TriggerEvent: // see below
+	}
+	if why := d.edited(); why != "" {
+		return d.declines("%s", why), nil
 	}
 	if until, reason := d.quiet(); reason != "" {
 		return d.waits(until, "%s", reason), nil
@@ -446,7 +462,11 @@ func (d *decision) why(n rollout.Automatic) string {
 	case "schedule":
 		return fmt.Sprintf("%s is the newest version set at %s", d.set.Name, rest)
 	case "event":
-		return fmt.Sprintf("%s is the newest version set when event %s arrived", d.set.Name, rest)
+		text := fmt.Sprintf("%s is the newest version set when event %s arrived", d.set.Name, rest)
+		if last.Edit != nil && last.Edit.Commit != "" {
+			text += fmt.Sprintf(", which was committed as %.12s", last.Edit.Commit)
+		}
+		return text
 	case "chain":
 		return fmt.Sprintf("%s is the newest version set when block %d of %s began, which follows rollout_%d", d.set.Name, d.in.Block, d.in.Name(), d.in.RolloutID)
 	case "drift":

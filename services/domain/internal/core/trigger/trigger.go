@@ -60,6 +60,10 @@ type Tx interface {
 	SaveTrigger(ctx context.Context, t core.Trigger) error
 	// AddSignal reports whether the cause is new to the trigger.
 	AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error)
+	// AddEvent is AddSignal for an event, with the edit that it makes; nil for none.
+	AddEvent(ctx context.Context, trigger int64, cause string, at time.Time, edit *core.TriggerEdit) error
+	// SaveSignalEdit stores how far an edit has come, unless another attempt has begun since, and when it is looked at again.
+	SaveSignalEdit(ctx context.Context, signal int64, attempt int, e core.TriggerEdit, due time.Time) error
 	// PendingSignalCount counts undecided signals, up to a limit.
 	PendingSignalCount(ctx context.Context, trigger int64, most int) (int, error)
 	// DueTrigger locks a trigger with due signals, skipping those that others have locked; false if there is none.
@@ -113,6 +117,7 @@ type UseCases struct {
 	rollouts Rollouts
 	ranges   Ranges
 	sources  Repositories
+	engine   Engine
 	clock    clock.Clock
 	wake     func()
 	began    func()
@@ -127,6 +132,7 @@ type Deps struct {
 	Rollouts Rollouts
 	Ranges   Ranges
 	Sources  Repositories
+	Engine   Engine
 	Clock    clock.Clock
 	// Wake is called when a trigger has a new signal, and Began after a rollout was created; either may be nil.
 	Wake, Began func()
@@ -140,7 +146,7 @@ func New(d Deps) *UseCases {
 	if d.Began == nil {
 		d.Began = func() {}
 	}
-	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, clock: d.Clock, wake: d.Wake, began: d.Began}
+	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, engine: d.Engine, clock: d.Clock, wake: d.Wake, began: d.Began}
 }
 
 // Triggers are those of applications by name, with the manual one that each has.
@@ -219,6 +225,10 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 		}
 		if err := u.checkInputs(ctx, tx, a.Organization, saved, c); err != nil {
 			return err
+		}
+		// It may change any repository that the organization has a credential for.
+		if c.Edit != nil && a.May(core.ActionPutTrigger) != nil {
+			return fault.New(fault.Denied, "an edit of files takes a member who may configure the whole organization")
 		}
 		if err := u.schedule(ctx, tx, saved, c, saved.ChangedAt); err != nil {
 			return err
@@ -485,7 +495,13 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 				sent.Full++
 				continue
 			}
-			if _, err := tx.AddSignal(ctx, t.ID, e.cause(), now, now); err != nil {
+			var edit *core.TriggerEdit
+			if c.Edit != nil {
+				if edit, err = c.Edit.prepare(t, e, data); err != nil {
+					edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
+				}
+			}
+			if err := tx.AddEvent(ctx, t.ID, e.cause(), now, edit); err != nil {
 				return err
 			}
 			sent.Triggers++

@@ -46,6 +46,14 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (@organization_id, @trigger_id, @cause, @at, @due_at)
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
+-- name: InsertEvent :exec
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit) VALUES (@organization_id, @trigger_id, @cause, @at, @at, @edit)
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
+
+-- name: SaveSignalEdit :exec
+UPDATE cd_trigger_signals SET edit = @edit, due_at = @due_at
+WHERE organization_id = @organization_id AND id = @id AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = @attempt::integer AND edit ->> 'state' IS NULL;
+
 -- name: CountPendingSignals :one
 SELECT count(*) FROM (SELECT FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' LIMIT @most) s;
 

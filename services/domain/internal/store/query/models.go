@@ -1983,6 +1983,8 @@ type TriggerSignal struct {
 	DecidedAt    *time.Time
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	// The edit of files that the event makes before anything is decided, and how far it has come; NULL for none.
+	Edit json.RawMessage
 }
 
 type Version struct {

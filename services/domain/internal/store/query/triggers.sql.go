@@ -132,6 +132,30 @@ func (q *Queries) ForgetSignals(ctx context.Context, before time.Time, most int3
 	return column_1, err
 }
 
+const insertEvent = `-- name: InsertEvent :exec
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit) VALUES ($1, $2, $3, $4, $4, $5)
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
+`
+
+type InsertEventParams struct {
+	OrganizationID int64
+	TriggerID      int64
+	Cause          string
+	At             time.Time
+	Edit           json.RawMessage
+}
+
+func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) error {
+	_, err := q.db.Exec(ctx, insertEvent,
+		arg.OrganizationID,
+		arg.TriggerID,
+		arg.Cause,
+		arg.At,
+		arg.Edit,
+	)
+	return err
+}
+
 const insertPromotionHold = `-- name: InsertPromotionHold :exec
 INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since)
 VALUES ($1, $2, $3, $4, $5)
@@ -237,9 +261,9 @@ func (q *Queries) InsertTrigger(ctx context.Context, arg InsertTriggerParams) (T
 }
 
 const latestDecisions = `-- name: LatestDecisions :many
-SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at FROM unnest($1::bigint[]) AS t(id)
+SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit FROM unnest($1::bigint[]) AS t(id)
 CROSS JOIN LATERAL (
-    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
+    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
 ) s
 ORDER BY s.trigger_id, s.id DESC
 `
@@ -269,6 +293,7 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 			&i.DecidedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Edit,
 		); err != nil {
 			return nil, err
 		}
@@ -367,7 +392,7 @@ func (q *Queries) OrganizationsWithDueSignals(ctx context.Context, at time.Time)
 }
 
 const pendingSignals = `-- name: PendingSignals :many
-SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
+SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
 `
 
 func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, triggerID int64) ([]TriggerSignal, error) {
@@ -394,6 +419,7 @@ func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, trig
 			&i.DecidedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Edit,
 		); err != nil {
 			return nil, err
 		}
@@ -496,6 +522,30 @@ UPDATE cd_promotion_holds SET released_at = $1 WHERE organization_id = $2 AND id
 
 func (q *Queries) ReleasePromotionHold(ctx context.Context, at *time.Time, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, releasePromotionHold, at, organizationID, iD)
+	return err
+}
+
+const saveSignalEdit = `-- name: SaveSignalEdit :exec
+UPDATE cd_trigger_signals SET edit = $1, due_at = $2
+WHERE organization_id = $3 AND id = $4 AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = $5::integer AND edit ->> 'state' IS NULL
+`
+
+type SaveSignalEditParams struct {
+	Edit           json.RawMessage
+	DueAt          time.Time
+	OrganizationID int64
+	ID             int64
+	Attempt        int32
+}
+
+func (q *Queries) SaveSignalEdit(ctx context.Context, arg SaveSignalEditParams) error {
+	_, err := q.db.Exec(ctx, saveSignalEdit,
+		arg.Edit,
+		arg.DueAt,
+		arg.OrganizationID,
+		arg.ID,
+		arg.Attempt,
+	)
 	return err
 }
 

@@ -6,7 +6,9 @@ package trigger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,7 +29,12 @@ func trigger(r query.Trigger) core.Trigger {
 }
 
 func signal(r query.TriggerSignal) core.TriggerSignal {
+	var edit *core.TriggerEdit
+	if len(r.Edit) > 0 && json.Unmarshal(r.Edit, &edit) != nil {
+		edit = &core.TriggerEdit{State: core.EditFailed, Why: "its edit cannot be read"}
+	}
 	return core.TriggerSignal{
+		Edit: edit,
 		ID: r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
 		Outcome: core.TriggerOutcome(r.Outcome), Reason: r.Reason, VersionSetID: orZero(r.VersionSetID), RolloutID: orZero(r.RolloutID),
 	}
@@ -208,6 +215,30 @@ func (w Writes) EndDrift(ctx context.Context, applicationEnvironment int64, at t
 func (w Writes) AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error) {
 	n, err := w.Q.InsertSignal(ctx, query.InsertSignalParams{OrganizationID: w.Entered, TriggerID: trigger, Cause: cause, At: at, DueAt: due})
 	return n == 1, pg.Classify(err, "signal trigger %d", trigger)
+}
+
+// AddEvent implements trigger.Tx.
+func (w Writes) AddEvent(ctx context.Context, trigger int64, cause string, at time.Time, edit *core.TriggerEdit) error {
+	p := query.InsertEventParams{OrganizationID: w.Entered, TriggerID: trigger, Cause: cause, At: at}
+	if edit != nil {
+		var err error
+		if p.Edit, err = json.Marshal(edit); err != nil {
+			return fmt.Errorf("write the edit of trigger %d: %w", trigger, err)
+		}
+	}
+	return pg.Classify(w.Q.InsertEvent(ctx, p), "signal trigger %d", trigger)
+}
+
+// SaveSignalEdit implements trigger.Tx.
+func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e core.TriggerEdit, due time.Time) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("write the edit of signal %d: %w", signal, err)
+	}
+	err = w.Q.SaveSignalEdit(ctx, query.SaveSignalEditParams{
+		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due, //nolint:gosec // a handful
+	})
+	return pg.Classify(err, "keep the edit of signal %d", signal)
 }
 
 // PendingSignalCount implements trigger.Tx.

@@ -1,0 +1,296 @@
+package trigger
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+)
+
+// editProgram edits files.
+//
+//go:embed edit.star
+var editProgram []byte
+
+// Engine runs the program that edits files.
+type Engine interface {
+	// Start submits a run; the same again answers the same.
+	Start(ctx context.Context, w handoff.Workflow) (ref string, err error)
+	// WorkflowByID is a run with its state and what its program reports.
+	WorkflowByID(ctx context.Context, organization int64, id string) (handoff.WorkflowRun, error)
+}
+
+const (
+	// editCall bounds one call of the engine, and editLease is how long a worker may be silent before another one repeats the call.
+	editCall  = 10 * time.Second
+	editLease = 30 * time.Second
+	// editGlance is how soon a run is looked at.
+	editGlance = 2 * time.Second
+	// maxEdits is how many runs are begun for one edit, and firstEditPause doubles with each.
+	maxEdits       = 5
+	firstEditPause = 10 * time.Second
+	maxEditedFiles = 10
+	maxEditValue   = 1024
+)
+
+// edit is the rewriting of files that an event makes (R4-28).
+type edit struct {
+	Repository  string       `json:"repository"`
+	Branch      string       `json:"branch"`
+	Files       []editedFile `json:"files"`
+	Message     string       `json:"message,omitempty"`
+	PullRequest bool         `json:"pull_request,omitempty"`
+	Credential  string       `json:"credential,omitempty"`
+}
+
+// editedFile is one value of a file: where it stands, and the member of the event's data that it becomes.
+type editedFile struct {
+	Path  string `json:"path"`
+	YAML  string `json:"yaml,omitempty"`
+	JSON  string `json:"json,omitempty"`
+	HCL   string `json:"hcl,omitempty"`
+	Regex string `json:"regex,omitempty"`
+	From  string `json:"from"`
+}
+
+// editSchema describes an edit.
+func editSchema() string {
+	text := func(name, description string) string {
+		return property(name, fmt.Sprintf(`"type":"string","minLength":1,"maxLength":500,"description":%q`, description))
+	}
+	files := strings.TrimPrefix(string(object(
+		`"path","from"`,
+		text("path", "The file."),
+		text("yaml", "The dotted path of a value in YAML, such as api.image.tag."),
+		text("json", "The dotted path of a member in JSON."),
+		text("hcl", "An attribute in HCL: the blocks around it and its name, such as module.api.image."),
+		text("regex", "A regular expression (RE2) with one group, which is replaced in every match."),
+		text("from", "The member of the event's data that becomes the value, such as build.tag."),
+	)), `{"$schema":"https://json-schema.org/draft/2020-12/schema",`)
+	own := strings.TrimPrefix(string(object(
+		`"repository","branch","files"`,
+		text("repository", "The URL of the repository, without user and password."),
+		text("branch", "The branch that is changed."),
+		property("files", fmt.Sprintf(
+			`"type":"array","minItems":1,"maxItems":%d,"description":"The values that change. Each has one of yaml, json, hcl and regex.","items":{%s`,
+			maxEditedFiles, files,
+		)),
+		text("message", "The first line of the commit's message."),
+		property("pull_request", `"type":"boolean","default":false,`+
+			`"description":"Propose the change by a pull request. Then nothing is rolled out before it is merged."`),
+		text("credential", "The name of a credential; without it, the one whose URL fits best."),
+	)), `{"$schema":"https://json-schema.org/draft/2020-12/schema",`)
+	return property("edit", `"description":"Changes files of a repository first: the rollout begins once they are committed.",`+strings.TrimSuffix(own, "}"))
+}
+
+// check finds what is wrong with an edit.
+func (e *edit) check() (found []fault.Field) {
+	wrong := func(field, format string, args ...any) {
+		found = append(found, fault.Field{Name: "/config/edit/" + field, Problem: fmt.Sprintf(format, args...)})
+	}
+	if !strings.HasPrefix(e.Repository, "https://") && !strings.HasPrefix(e.Repository, "http://") || strings.ContainsAny(e.Repository, "@?#") ||
+		len(e.Repository) > 500 {
+		wrong("repository", "found %.100q; expected a URL such as https://git.example.com/shop/config.git, without user, password and parameters",
+			e.Repository)
+	}
+	if e.Branch == "" || len(e.Branch) > 250 {
+		wrong("branch", "found %.100q; expected the name of a branch", e.Branch)
+	}
+	if len(e.Message) > 200 || strings.ContainsAny(e.Message, "\r\n") {
+		wrong("message", "found %d bytes; expected one line of at most 200", len(e.Message))
+	}
+	if len(e.Files) == 0 || len(e.Files) > maxEditedFiles {
+		wrong("files", "found %d; expected 1 to %d", len(e.Files), maxEditedFiles)
+	}
+	for i, f := range e.Files {
+		at := fmt.Sprintf("files/%d", i)
+		places := slices.DeleteFunc([]string{f.YAML, f.JSON, f.HCL, f.Regex}, func(s string) bool { return s == "" })
+		if len(places) != 1 || len(places[0]) > 500 {
+			wrong(at, "found %d places; expected one of yaml, json, hcl and regex, of at most 500 bytes", len(places))
+		}
+		if expression, err := regexp.Compile(f.Regex); f.Regex != "" && (err != nil || expression.NumSubexp() != 1) {
+			wrong(at+"/regex", "found %.100q; expected a regular expression (RE2) with one group, which is replaced", f.Regex)
+		}
+		if f.Path == "" || len(f.Path) > 500 || strings.HasPrefix(f.Path, "/") {
+			wrong(at+"/path", "found %.100q; expected a file, from the top of the repository", f.Path)
+		}
+		if !memberPath.MatchString(f.From) {
+			wrong(at+"/from", "found %.100q; expected the path of a member of the event's data, such as build.tag", f.From)
+		}
+	}
+	return found
+}
+
+// prepare returns the edit that an event makes; the error says which member of its data is missing or no value.
+func (e *edit) prepare(t core.Trigger, of Event, data map[string]any) (*core.TriggerEdit, error) {
+	type place struct {
+		YAML  string `json:"yaml,omitempty"`
+		JSON  string `json:"json,omitempty"`
+		HCL   string `json:"hcl,omitempty"`
+		Regex string `json:"regex,omitempty"`
+		Value string `json:"value"`
+	}
+	type file struct {
+		Path  string  `json:"path"`
+		Edits []place `json:"edits"`
+	}
+	var files []file
+	for _, f := range e.Files {
+		value, exists := member(data, f.From)
+		if !exists || value == "" || len(value) > maxEditValue || strings.ContainsAny(value, "\x00\r\n") {
+			return nil, fmt.Errorf("the data of the event has no %s that is one line of text of at most %d bytes", f.From, maxEditValue)
+		}
+		at := slices.IndexFunc(files, func(one file) bool { return one.Path == f.Path })
+		if at < 0 {
+			files, at = append(files, file{Path: f.Path}), len(files)
+		}
+		files[at].Edits = append(files[at].Edits, place{YAML: f.YAML, JSON: f.JSON, HCL: f.HCL, Regex: f.Regex, Value: value})
+	}
+	inputs, err := json.Marshal(map[string]any{
+		"repo_url": e.Repository, "branch": e.Branch, "files": files, "proposal": e.PullRequest, "credential": e.Credential,
+		"message": cmp.Or(e.Message, fmt.Sprintf("Update %s by trigger %s", strings.Join(paths(e.Files), ", "), t.Name)),
+		"trailers": map[string]string{
+			"Lockstep-Trigger": t.Name, "Lockstep-Event-Type": printable(of.Type), "Lockstep-Event-Source": printable(of.Source),
+			"Lockstep-Event-Id": printable(of.ID),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the edit: %w", err)
+	}
+	return &core.TriggerEdit{Inputs: inputs}, nil
+}
+
+func paths(files []editedFile) []string {
+	var all []string
+	for _, f := range files {
+		if !slices.Contains(all, f.Path) {
+			all = append(all, f.Path)
+		}
+	}
+	return all[:min(len(all), 3)]
+}
+
+// printable is a text as a trailer may have it.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), 200)]
+}
+
+// edits has the edits of a trigger's signals made, one at a time and in their order; false if all are. Nothing is decided before.
+func (d *decision) edits(all []core.TriggerSignal) (core.TriggerSignal, bool) {
+	at := slices.IndexFunc(all, func(s core.TriggerSignal) bool { return s.Edit != nil && s.Edit.State == core.EditPending })
+	if at < 0 {
+		return core.TriggerSignal{}, false
+	}
+	first := all[at]
+	if first.DueAt.After(d.now) {
+		return d.waits(first.DueAt, "an earlier event's edit is made first"), true
+	}
+	d.editing = &first
+	why := "its files are being edited"
+	if first.Edit.Why != "" {
+		why = fmt.Sprintf("its files are edited again; attempt %d failed: %s", first.Edit.Attempt-1, first.Edit.Why)
+	}
+	return d.waits(d.now.Add(editLease), "%s", why), true
+}
+
+// edited declines what an edit leaves nothing to roll out for; empty if a rollout is to begin.
+func (d *decision) edited() string {
+	declined := ""
+	for _, s := range d.signals {
+		switch {
+		case s.Edit == nil || s.Edit.State == core.EditCommitted:
+			return ""
+		case s.Edit.State == core.EditProposed:
+			declined = "the change is proposed, and nothing is rolled out before it is merged: " + s.Edit.Link
+		case s.Edit.State == core.EditUnchanged:
+			declined = "the files have these values already"
+		default:
+			declined = "the files could not be edited: " + s.Edit.Why
+		}
+	}
+	return declined
+}
+
+// makeEdit begins the run of an edit, or looks at it. What calls the engine is outside of any transaction: a crash before the answer has the
+// call repeated, with the same id and inputs.
+func (u *UseCases) makeEdit(ctx context.Context, organization int64, s core.TriggerSignal) error {
+	called, cancel := context.WithTimeout(ctx, editCall)
+	defer cancel()
+	e, now := *s.Edit, u.clock.Now()
+	run := id.TriggerEditRun(s.ID, e.Attempt+1)
+	due := now.Add(editGlance)
+	_, err := u.engine.Start(called, handoff.Workflow{
+		Organization: organization, ID: run, Program: handoff.Program{Source: editProgram}, Inputs: e.Inputs,
+		Labels: map[string]string{"subject": fmt.Sprintf("trigger_%d", s.TriggerID), "program": "edit"},
+	})
+	switch {
+	case err == nil || fault.Is(err, fault.Conflict): // begun by another release: its id is that of this attempt alone
+		found, err := u.engine.WorkflowByID(called, organization, run)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return fmt.Errorf("look at the run of an edit: %w", err)
+		}
+		due = take(&e, found, now, due)
+	case handoff.RefusedPermanently(err):
+		e.State, e.Why = core.EditFailed, "the engine refused to run it: "+fault.Public(err)
+		due = now
+	default:
+		return fmt.Errorf("begin the run of an edit: %w", err) // it is tried again after the lease
+	}
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		return tx.SaveSignalEdit(ctx, s.ID, s.Edit.Attempt, e, due)
+	})
+	if due.Equal(now) {
+		u.wake()
+	}
+	return err
+}
+
+// take takes from the run of an edit what came of it, and returns when it is looked at again: at once if it has ended.
+func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) time.Time {
+	said := map[string]string{}
+	for _, p := range run.Status {
+		var value string
+		if json.Unmarshal([]byte(p.Value), &value) == nil {
+			said[p.Key] = value
+		}
+	}
+	switch run.State {
+	case handoff.WorkflowRunning:
+		return later
+	case handoff.WorkflowParked:
+		e.Why = core.Because("its run is parked", run.Error)
+		return now.Add(editLease)
+	case handoff.WorkflowCompleted:
+		states := map[string]core.EditState{
+			"committed": core.EditCommitted, "proposed": core.EditProposed, "unchanged": core.EditUnchanged, "refused": core.EditFailed,
+		}
+		if state, known := states[said["outcome"]]; known {
+			e.State, e.Commit, e.Link, e.Why = state, said["commit"], said["link"], said["why"]
+			return now
+		}
+		e.Why = cmp.Or(said["why"], "its run ended without saying what came of it")
+	default:
+		e.Why = cmp.Or(core.Because("its run is "+string(run.State), run.Error), "its run is not known")
+	}
+	if e.Attempt++; e.Attempt >= maxEdits {
+		e.State, e.Why = core.EditFailed, fmt.Sprintf("%s; it was tried %d times", e.Why, e.Attempt)
+		return now
+	}
+	return now.Add(firstEditPause << (e.Attempt - 1))
+}
