@@ -29,8 +29,7 @@ type ArtifactPublished struct {
 	// CommitMessage is the beginning of the message of a commit, if the registry service has read it from the repository itself: never what
 	// a sender says.
 	CommitMessage string `json:"commit_message,omitempty" jsonschema:"maxLength=4096"`
-	// ChangedSince is the commit that was the newest one of its source before this one, and ChangedFiles are the files of the source that differ
-	// between the two. Both are absent if that is not known.
+	// ChangedSince is the source's newest commit before, and ChangedFiles are its files that differ; both are absent if they are not known.
 	ChangedSince string   `json:"changed_since,omitempty" jsonschema:"maxLength=64"`
 	ChangedFiles []string `json:"changed_files,omitempty" jsonschema:"maxItems=500"`
 }

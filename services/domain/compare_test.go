@@ -254,6 +254,17 @@ func TestAComparisonThatIsReplaced(t *testing.T) {
 	w.want(w.countOf(`SELECT count(*) FROM cd_queued_rollouts WHERE state = 'pending' AND comparison_id > $1`, id), 1)
 }
 
+// R4-19: what the drivers compare for a rollout in the queue is stopped when its application is archived.
+func TestTheComparisonOfAnArchivedApplicationEnds(t *testing.T) {
+	t.Parallel()
+	w := comparing(t)
+	id := w.asks(rollout.NewRollout{VersionSetID: w.release(2).ID})
+	w.handOver()
+	_, err := w.setup.ArchiveApplication(t.Context(), user(), w.application.ID, "over")
+	w.ok(err)
+	w.want(w.countOf(`SELECT count(*) FROM cd_handoffs WHERE kind = 'cancel' AND workflow_id = $1`, "preview-"+itoa(id)), 1)
+}
+
 // The program of a quick sync that a comparison has allowed has the commit that was compared. A retry may deploy another one, so it goes
 // by the pipeline.
 func TestTheCommitThatWasCompared(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/schema"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
-// editor is an engine with a repository behind it: answers are what runs report, by their order; a run without one goes on.
+// editor is an engine with a repository behind it: answers are what runs report, by their order; a run without one continues.
 type editor struct {
 	mu      sync.Mutex
 	away    bool
@@ -122,31 +123,25 @@ func TestAnEventEditsFiles(t *testing.T) {
 	by, why := w.created(begun)
 	w.want([]string{by, why}, []string{"policy", "trigger event (event): event:/ci/1"})
 	w.succeed(begun)
+	w.want(later(time.Minute), "waiting: its files are being edited")
 	w.want(len(e.order), 2)
-	for name, c := range map[string]struct {
+	for i, c := range []struct {
 		answer map[string]string
 		want   string
 	}{
-		"unchanged": {map[string]string{"outcome": "unchanged"}, "declined: the files have these values already"},
-		"proposed": {
+		{map[string]string{"outcome": "unchanged"}, "declined: the files have these values already"},
+		{
 			map[string]string{"outcome": "proposed", "link": "https://git.test/pulls/1"},
 			"declined: the change is proposed, and nothing is rolled out before it is merged: https://git.test/pulls/1",
 		},
-		"refused": {map[string]string{"outcome": "refused", "why": "commit: forbidden: no"}, "declined: the files could not be edited: commit: forbidden: no"},
+		{map[string]string{"outcome": "refused", "why": "commit: forbidden: no"}, "declined: the files could not be edited: commit: forbidden: no"},
 	} {
-		e.mu.Lock()
+		if i > 0 { // the second event is the first of these
+			send(fmt.Sprint("more ", i), `{"build":{"tag":"2","digest":"x"}}`)
+			w.want(later(0), "waiting: its files are being edited")
+		}
 		e.answers = append(e.answers, c.answer)
-		e.mu.Unlock()
-		if name != "unchanged" || len(e.answers) > len(e.order) {
-			send("more "+name, `{"build":{"tag":"2","digest":"x"}}`)
-		}
-		line := later(time.Minute)
-		for range 4 {
-			if next := later(time.Minute); next != "" {
-				line = next
-			}
-		}
-		w.want(line, c.want)
+		w.want(later(time.Minute), c.want)
 	}
 	w.want(w.rolloutCount(), 1)
 	send("bare", `{"build":{"tag":"2"}}`)
@@ -205,7 +200,9 @@ func TestAnEditIsChecked(t *testing.T) {
 		}
 	}
 	w.ok(put(user(), `{`+place+`,"files":[{"path":"a","yaml":"b","from":"c"}]}`))
-	if text := fmt.Sprint(trigger.Kinds()); !strings.Contains(text, "pull_request") {
-		t.Error("the schema of events says nothing of edits")
+	for _, k := range trigger.Kinds() {
+		if _, err := schema.Compile(k.Schema); err != nil || (k.Kind == core.TriggerEvent) != strings.Contains(string(k.Schema), "pull_request") {
+			t.Errorf("the schema of %s: %v", k.Kind, err)
+		}
 	}
 }

@@ -239,6 +239,19 @@ func TestReportsAboutOtherTargetsAreRefused(t *testing.T) {
 	f.want(f.waves(r)[0], "1: 1+0/2 #1")
 }
 
+// wave is what the next wave of a rollout waits for, as everything that explains a rollout says it.
+func (f *fleets) wave(r core.Rollout) string {
+	f.t.Helper()
+	all, err := f.view.Waits(f.t.Context(), org, []int64{r.ID})
+	f.ok(err)
+	for _, w := range all[r.ID] {
+		if strings.Contains(w.Detail, " waits: ") {
+			return fmt.Sprintf("%s %s: %s", w.Kind, w.Status, w.Detail)
+		}
+	}
+	return ""
+}
+
 // D61: a paused wave does not begin, nor does a later one; the interval passes by the clock, and a wave that waits too long is not fresh.
 func TestWavesArePausedAndWait(t *testing.T) {
 	t.Parallel()
@@ -261,6 +274,7 @@ func TestWavesArePausedAndWait(t *testing.T) {
 	}
 	f.ask(r, "edge/wave-1")
 	f.want(f.granted(r), []string{"edge"})
+	f.want(f.wave(r), `pause stopped: wave 1 of 2 of "edge" waits: wave 1 is paused; 0 of 5 targets are healthy, 0 failed`)
 	_, err := f.rollouts.ResumeWave(t.Context(), user(), hold)
 	f.ok(err)
 	f.want(f.granted(r), []string{"edge", "edge/wave-1"})
@@ -287,12 +301,14 @@ func TestTheIntervalOfAWavePasses(t *testing.T) { // D61
 	r := f.enters()
 	f.ask(r, "edge/wave-1")
 	f.deliver(f.ended(r, 1, 1, "healthy"), f.ended(r, 2, 1, "healthy"))
+	f.want(f.wave(r), `soak pending: wave 2 of 2 of "edge" waits: the interval after wave 1; 2 of 5 targets are healthy, 0 failed`)
 	f.ask(r, "edge/wave-2")
 	f.review()
 	f.want(len(f.granted(r)), 2)
 	f.now.Advance(61 * time.Second)
 	f.review()
 	f.want(f.granted(r), []string{"edge", "edge/wave-1", "edge/wave-2"})
+	f.want(f.wave(r), `health pending: the end of "edge" waits: 3 of 3 targets of wave 2 have not ended; 2 of 5 targets are healthy, 0 failed`)
 }
 
 // D61, E73: after a retry the wave begins again, with what was not healthy; a late report of the first attempt counts for nothing.

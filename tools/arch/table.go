@@ -175,7 +175,7 @@ func rooms() map[string][]room {
 			{"notify", []string{nouns, "handoff"}},
 			{"forge", []string{nouns, "rollout", "trigger", "handoff"}},
 			{"feed", []string{nouns}},
-			{"view", []string{nouns, "access", "setup"}},
+			{"view", []string{"fleet", nouns, "access", "setup"}},
 			{"chat", []string{nouns, "forge", "freeze", "notify", "rollout", "view"}},
 			{"control", []string{nouns, "access", "freeze", "setup", "policy"}},
 			{"evidence", []string{nouns, "rollout"}},

@@ -113,7 +113,7 @@ const (
 )
 
 // files returns the wanted files that differ between the artifact reported last and a commit, in order, one a line; known is false where that
-// cannot be said: a branch was rewritten, or too much has changed.
+// is not known: a branch was rewritten, or too much has changed.
 func (c change) files(ctx context.Context, objects *gitfetch.Store, s *source.Repository) (files string, known bool, err error) {
 	paths, known, err := objects.Differences(plumbing.NewHash(c.from), plumbing.NewHash(c.to), mostFiles, func(path string) bool {
 		return s.Wants([]string{path})

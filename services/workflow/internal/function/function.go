@@ -102,7 +102,9 @@ func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activ
 }
 
 // Computing are the Functions that only compute, from their arguments alone.
-func Computing() []activity.Function { return []activity.Function{renderTemplate(), evaluate()} }
+func Computing() []activity.Function {
+	return []activity.Function{renderTemplate(), evaluate(), editFile()}
+}
 
 // Name is what programs call it.
 func (f *Function) Name() string { return f.spec.Name }

@@ -237,8 +237,8 @@ type Tx interface {
 	// MembersByID finds removed ones as well.
 	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
 	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
-	// CommitsSince are the commits of a source from a version back to the one with a digest, which is left out; the newest first. Where the one
-	// before a commit is not known, they end with it.
+	// CommitsSince are the commits of a source from a version back to the one with a digest, which is left out; the newest first. Where the
+	// one before a commit is not known, they end with it.
 	CommitsSince(ctx context.Context, version int64, digest string, most int) ([]core.Version, error)
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)

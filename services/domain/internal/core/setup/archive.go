@@ -2,7 +2,9 @@ package setup
 
 import (
 	"context"
+	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -41,6 +43,9 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 		if q, waits := queued[application]; waits {
 			q.Outcome = "the application was archived"
 			if err := tx.SettleQueuedRollout(ctx, q); err != nil {
+				return err
+			}
+			if err := endComparison(ctx, tx, a.Organization, q, u.clock.Now()); err != nil {
 				return err
 			}
 		}
@@ -188,4 +193,20 @@ func mayConfigure(ctx context.Context, tx Tx, a core.Actor, action core.Action, 
 func recordArchiving(ctx context.Context, tx Tx, a core.Actor, c core.Change, reason string, archived bool) error {
 	c.Reason = reason
 	return core.Record(ctx, tx, a, c, map[string]any{"archived": !archived}, map[string]any{"archived": archived})
+}
+
+// endComparison has the run stopped that compares manifests for a rollout that is in the queue no more.
+func endComparison(ctx context.Context, tx Tx, organization int64, q core.QueuedRollout, at time.Time) error {
+	known, err := tx.PreviewsByID(ctx, organization, []int64{q.ComparisonID})
+	if err != nil || known[q.ComparisonID].State != core.PreviewPending {
+		return err
+	}
+	run := id.PreviewRun(q.ComparisonID)
+	withdrawn, err := tx.WithdrawStart(ctx, run)
+	if err != nil || withdrawn {
+		return err
+	}
+	return tx.AddHandoff(ctx, core.Handoff{
+		Kind: core.HandoffCancel, WorkflowID: run, Subject: core.HandoffPreview, SubjectID: q.ComparisonID, Reason: q.Outcome, DueAt: at,
+	})
 }

@@ -106,6 +106,10 @@ type Tx interface {
 
 	// SettleQueuedRollout writes what came of it.
 	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
+	// PreviewsByID has no key for one that does not exist.
+	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error)
+	// WithdrawStart takes back the start of a workflow that nobody has tried to hand over yet; false when it is too late.
+	WithdrawStart(ctx context.Context, workflowID string) (bool, error)
 
 	// NameAgents keeps that an environment names agents; repeating it is a no-op.
 	NameAgents(ctx context.Context, environment int64, agents []int64) error

@@ -173,7 +173,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		s := d.declines("the configuration cannot be read: %s", fault.Public(err))
 		return s, d.endChains(ctx, s.Reason)
 	}
-	all := d.signals
+	all := slices.Clone(d.signals)
 	d.onlyDue()
 	if s, waits := d.edits(all); waits {
 		return s, nil

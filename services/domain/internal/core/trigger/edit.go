@@ -263,11 +263,11 @@ func (u *UseCases) makeEdit(ctx context.Context, organization int64, s core.Trig
 
 // take takes from the run of an edit what came of it, and returns when it is looked at again: at once if it has ended.
 func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) time.Time {
-	said := map[string]string{}
+	reported := map[string]string{}
 	for _, p := range run.Status {
 		var value string
 		if json.Unmarshal([]byte(p.Value), &value) == nil {
-			said[p.Key] = value
+			reported[p.Key] = value
 		}
 	}
 	switch run.State {
@@ -280,11 +280,11 @@ func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) ti
 		states := map[string]core.EditState{
 			"committed": core.EditCommitted, "proposed": core.EditProposed, "unchanged": core.EditUnchanged, "refused": core.EditFailed,
 		}
-		if state, known := states[said["outcome"]]; known {
-			e.State, e.Commit, e.Link, e.Why = state, said["commit"], said["link"], said["why"]
+		if state, known := states[reported["outcome"]]; known {
+			e.State, e.Commit, e.Link, e.Why = state, reported["commit"], reported["link"], reported["why"]
 			return now
 		}
-		e.Why = cmp.Or(said["why"], "its run ended without saying what came of it")
+		e.Why = cmp.Or(reported["why"], "its run ended without saying what came of it")
 	default:
 		e.Why = cmp.Or(core.Because("its run is "+string(run.State), run.Error), "its run is not known")
 	}

@@ -113,6 +113,9 @@ type waitView struct {
 	gates        map[int64][]core.DeploymentGate
 	services     map[int64]core.Service
 	contacts     map[int64]core.Contact
+	// fleets and waves are those of environments of rollouts.
+	fleets map[int64]core.RolloutFleet
+	waves  map[int64][]core.RolloutWave
 	// members are those who hold one of the rollouts, by number.
 	members map[int64]core.Member
 	// approvers are those of approversOf for the gates that are open.
@@ -178,6 +181,9 @@ func (u *UseCases) readWaits(ctx context.Context, organization int64, rollouts [
 		return v, err
 	}
 	if v.contacts, err = u.Contacts(ctx, organization, places); err != nil {
+		return v, err
+	}
+	if err := u.readWaves(ctx, organization, stops, &v); err != nil {
 		return v, err
 	}
 	if err := u.readPeople(ctx, organization, &v); err != nil {
@@ -369,6 +375,9 @@ func (v waitView) waitsIn(s core.Standing, e core.RolloutEnvironment) []Wait {
 		}
 	}
 	slices.SortFunc(all, func(a, b Wait) int { return strings.Compare(a.GateID, b.GateID) })
+	if w, waits := v.wave(e, environment); waits {
+		all = append(all, w)
+	}
 	for _, dep := range v.deployments[e.ID] {
 		if s.Hold.Aborted && s.Rollout.State == core.RolloutPaused {
 			break // taken back: nothing moves

@@ -1,0 +1,56 @@
+package offline_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
+)
+
+const editCases = `{"program": "edit.star",
+ "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Event-Id": "7"}, "credential": "bot",
+  "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}, {"path": "b.json", "edits": [{"json": "tag", "value": "2"}]}]},
+ "functions": {
+  "git.read_file": [
+   {"when": {"path": "a.yaml"}, "result": {"content": "tag: a # kept\n", "sha": "c0ffee"}},
+   {"when": {"path": "b.json"}, "result": {"content": "{\"tag\": \"2\"}", "sha": "c0ffee"}}],
+  "git.commit": [{"result": "decade"}],
+  "git.propose": [{"result": {"number": 4, "url": "https://git.test/pulls/4", "state": "open", "branch": "x", "head": "y", "commit": "", "by": ""}}]},
+ "cases": [
+  {"name": "committed", "expect": {"state": "completed", "status": {"outcome": "committed", "commit": "decade"}, "calls": [
+   {"function": "git.read_file", "args": {"ref": "main", "path": "a.yaml", "credential": "bot"}},
+   {"function": "git.read_file", "args": {"ref": "c0ffee", "path": "b.json"}},
+   {"function": "git.commit", "args": {"base": "c0ffee", "branch": "main", "credential": "bot", "message": "Update", "trailers": {"Lockstep-Event-Id": "7"},
+    "files": [{"path": "a.yaml", "content": "tag: \"2\" # kept\n"}]}}]}},
+  {"name": "proposed", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {}, "proposal": true,
+   "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]}, "expect": {"state": "completed", "status": {"outcome": "proposed", "link": "https://git.test/pulls/4"}}},
+  {"name": "moved", "functions": {"git.commit": [{"error": {"code": "conflict", "message": "a.yaml has changed"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "failed", "why": "commit: conflict: a.yaml has changed"}}},
+  {"name": "protected", "functions": {"git.commit": [{"error": {"code": "forbidden", "message": "production is protected"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "refused", "why": "commit: forbidden: production is protected"}}},
+  {"name": "not there", "functions": {"git.read_file": [{"error": {"code": "not_found", "message": "no file"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "refused", "why": "a.yaml: not_found: no file"}}},
+  {"name": "unchanged", "functions": {"git.read_file": [{"result": {"content": "{\"tag\": \"2\"}", "sha": "c0ffee"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "unchanged"}}}
+ ]}`
+
+// R4-28: the program of the domain service that edits files commits, or proposes, only what changes, all of it made from one commit, and reports
+// what came of it.
+func TestTheProgramThatEditsFiles(t *testing.T) {
+	t.Parallel()
+	program, err := os.ReadFile(filepath.Join("..", "..", "..", "domain", "internal", "core", "trigger", "edit.star"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := offline.ReadTable([]byte(editCases), func(string) ([]byte, error) { return program, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		c.Compute = computing(t)
+		if o := offline.Test(c, seeds(3), anything); !o.Passed {
+			t.Errorf("%s: %v\n%s", c.Name, o.Failures, o.History)
+		}
+	}
+}
