@@ -26,11 +26,11 @@ type ArtifactPublished struct {
 	// absent if it has no access or is an older release. An event with false may be followed by one with true for the same image, tag and
 	// digest, never the other way round.
 	DigestSeen *bool `json:"digest_seen,omitempty"`
-	// CommitMessage is the beginning of the message of a commit, if the registry service has read it from the repository itself: never what
-	// a sender says.
+	// CommitMessage is the beginning of a commit's message, as the registry service has read it from the repository, never as a sender has it.
 	CommitMessage string `json:"commit_message,omitempty" jsonschema:"maxLength=4096"`
-	// ChangedSince is the source's newest commit before, and ChangedFiles are its files that differ; both are absent if they are not known.
-	ChangedSince string   `json:"changed_since,omitempty" jsonschema:"maxLength=64"`
+	// ChangedSince is the newest commit of the source before this one; absent if it is not known what has changed since.
+	ChangedSince string `json:"changed_since,omitempty" jsonschema:"maxLength=64"`
+	// ChangedFiles are the files of the source that differ between the two.
 	ChangedFiles []string `json:"changed_files,omitempty" jsonschema:"maxItems=500"`
 }
 
