@@ -198,6 +198,12 @@ func (d *decision) edits(all []core.TriggerSignal) (core.TriggerSignal, bool) {
 		return core.TriggerSignal{}, false
 	}
 	first := all[at]
+	// What came before it has been edited: it is decided about without waiting for what comes after it.
+	earlier := slices.DeleteFunc(slices.Clone(d.signals), func(s core.TriggerSignal) bool { return s.ID >= first.ID })
+	if len(earlier) > 0 {
+		d.signals = earlier
+		return core.TriggerSignal{}, false
+	}
 	if first.DueAt.After(d.now) {
 		return d.waits(first.DueAt, "an earlier event's edit is made first"), true
 	}
