@@ -77,7 +77,7 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 		{"no config", steps(`{"type":"deploy","environment":"x"}`), `/steps/0/config: found nothing; expected a value`},
 		{
 			"field of another type", steps(staging + `,{"type":"pause","duration":1,"gates":[]}`),
-			`/steps/1/gates: found a field that does not exist; expected one of name, type, duration`,
+			`/steps/1/gates: found a field that does not exist; expected one of name, type, duration, skip_on`,
 		},
 		{
 			"weight above all", steps(`{"type":"deploy","environment":"x","config":{},"gates":[{"weight":101}]}`),

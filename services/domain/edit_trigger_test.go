@@ -70,8 +70,8 @@ func withEditor(t *testing.T) (winter, *editor) {
 	return w, e
 }
 
-// R4-28, D58: an event has files edited by a run, once and in the order of the events; the rollout begins once they are committed. What is only
-// proposed, what changes nothing and what fails begins none, and says so.
+// R4-28, D58: an event has files edited by a run, once and in the order of the events; the rollout begins once they are committed. What is
+// only proposed, what changes nothing and what fails begins none, and says so.
 func TestAnEventEditsFiles(t *testing.T) {
 	t.Parallel()
 	w, e := withEditor(t)
