@@ -119,31 +119,43 @@ func pinValues() *Function {
 
 // editFile is manifest.edit: any file of text with other values.
 func editFile() *Function {
-	return onManifest("manifest.edit",
+	f := onManifest("manifest.edit",
 		"Replaces values in a file, one after the other, and leaves every other byte as it is. Answers `{content, digest, changed}`. Each edit has one\n"+
-			"of `yaml`, `json`, `hcl` and `regex`; what it names has to be there already.",
-		func(args map[string]any) (map[string]any, error) {
-			var edits []manifest.Edit
-			given, _ := args["edits"].([]any)
-			for _, e := range given {
-				one, _ := e.(map[string]any)
-				edits = append(edits, manifest.Edit{
-					YAML: text(one, "yaml"), JSON: text(one, "json"), HCL: text(one, "hcl"), Regex: text(one, "regex"), Value: text(one, "value"),
-				})
-			}
-			edited, err := manifest.EditFile([]byte(text(args, "content")), edits)
-			return result(edited), err
-		},
+			"of `yaml`, `json`, `hcl` and `regex`, of at most 500 bytes; what it names has to be there already, and once. There are at most 100 edits.\n"+
+			"The file has at most 1 MiB before and after. What cannot be edited safely is refused, with the code `invalid`.",
+		nil,
 		Field{Name: "edits", Doc: "The edits to make.", Type: List, Required: true, Element: &Field{Type: Object, Fields: []Field{
 			{Name: "yaml", Doc: "The dotted path of a value in YAML, such as `api.image.tag`. The file has one document.", Type: Text},
 			{Name: "json", Doc: "The dotted path of a member in JSON.", Type: Text},
 			{
 				Name: "hcl", Type: Text,
-				Doc: "An attribute in HCL with a plain value: types and labels of the blocks around it and its name, such as `module.api.image`.",
+				Doc: "An attribute in HCL with a plain value on a line of its own: types and labels of the blocks around it and its name, such as " +
+					"`module.api.image`. Files with heredocs or comments `/* */` are refused.",
 			},
-			{Name: "regex", Doc: "A regular expression (RE2) with one group, which is replaced in every match.", Type: Text},
-			{Name: "value", Doc: "The value. A number or a truth value stays one where the new value is one, too.", Type: Text, Required: true},
+			{
+				Name: "regex", Type: Text,
+				Doc: "A regular expression (RE2) with one group, which is replaced in every match: at most 1000, fewer in a large file. The group has to match " +
+					"exactly the value afterwards.",
+			},
+			{
+				Name: "value", Type: Text, Required: true,
+				Doc: "The value. A number or `true` and `false` stay one where the new value is one, too, as JSON writes it and with at most 15 characters; " +
+					"otherwise it becomes text. For `regex` and `hcl` it has no line breaks and control characters.",
+			},
 		}}})
+	f.do = func(ctx context.Context, call activity.Call) (any, error) {
+		var edits []manifest.Edit
+		given, _ := call.Args["edits"].([]any)
+		for _, e := range given {
+			one, _ := e.(map[string]any)
+			edits = append(edits, manifest.Edit{
+				YAML: text(one, "yaml"), JSON: text(one, "json"), HCL: text(one, "hcl"), Regex: text(one, "regex"), Value: text(one, "value"),
+			})
+		}
+		edited, err := manifest.EditFile(ctx, []byte(text(call.Args, "content")), edits)
+		return result(edited), err
+	}
+	return f
 }
 
 // difference is manifest.diff: what differs between files before and after, for people to read; most bounds

@@ -2,14 +2,16 @@ package manifest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -24,42 +26,67 @@ type Edit struct {
 	Value string
 }
 
+// The bounds of one call: its edits, and the bytes of a place.
+const (
+	maxEdits = 100
+	maxPlace = 500
+)
+
 var (
-	errPlaces    = errors.New("expected one of yaml, json, hcl and regex")
-	hclBlock     = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_-]*)((?:\s+(?:"[^"\\$]*"|[A-Za-z_][A-Za-z0-9_-]*))*)\s*\{$`)
-	hclLabel     = regexp.MustCompile(`"([^"\\$]*)"|([A-Za-z_][A-Za-z0-9_-]*)`)
-	hclAttribute = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_-]*)\s*=\s*("[^"\\$%]*"|-?[0-9][0-9.]*|true|false)\s*(?:(?:#|//).*)?\r?$`)
-	plainValue   = regexp.MustCompile(`^[^\x00-\x1f\x7f"\\$%{}]{1,1000}$`)
-	number       = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+	errPlaces = errors.New("expected one of yaml, json, hcl and regex")
+	number    = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 )
 
 // EditFile makes edits of a file, one after the other, and leaves every other byte as it is (R4-28). Every place has to be there already.
-func EditFile(content []byte, edits []Edit) (Result, error) {
+func EditFile(ctx context.Context, content []byte, edits []Edit) (Result, error) {
+	if len(edits) > maxEdits {
+		return Result{}, problem("edits", "found %d, expected at most %d", len(edits), maxEdits)
+	}
 	if len(content) > maxSize {
 		return Result{}, problem("content", "found %d bytes, expected at most %d", len(content), maxSize)
 	}
-	made := bytes.Clone(content)
+	made, left := bytes.Clone(content), maxWork
 	for i, e := range edits {
-		at := "edits[" + strconv.Itoa(i) + "]"
-		var err error
-		switch [4]bool{e.YAML != "", e.JSON != "", e.HCL != "", e.Regex != ""} {
-		case [4]bool{true, false, false, false}:
-			made, err = editYAML(made, at, e)
-		case [4]bool{false, true, false, false}:
-			made, err = editJSON(made, at, e)
-		case [4]bool{false, false, true, false}:
-			made, err = editHCL(made, at, e)
-		case [4]bool{false, false, false, true}:
-			made, err = editRegex(made, at, e)
-		default:
-			err = problem(at, "%v", errPlaces)
+		if err := ctx.Err(); err != nil {
+			return Result{}, fmt.Errorf("edit a file: %w", err)
 		}
-		if err != nil {
+		var err error
+		if made, err = e.make(ctx, made, "edits["+strconv.Itoa(i)+"]", &left); err != nil {
 			return Result{}, err
 		}
 	}
 	sum := sha256.Sum256(made)
 	return Result{Content: made, Digest: "sha256:" + hex.EncodeToString(sum[:]), Changed: !bytes.Equal(made, content)}, nil
+}
+
+// make makes one edit; left is what expressions may still cost.
+func (e Edit) make(ctx context.Context, content []byte, at string, left *int) (made []byte, err error) {
+	if !utf8.ValidString(e.Value) {
+		return nil, problem(at+".value", "found bytes that are no text (UTF-8)")
+	}
+	if n := len(e.YAML + e.JSON + e.HCL + e.Regex); n > maxPlace {
+		return nil, problem(at, "found a place of %d bytes, expected at most %d", n, maxPlace)
+	}
+	switch [4]bool{e.YAML != "", e.JSON != "", e.HCL != "", e.Regex != ""} {
+	case [4]bool{true, false, false, false}:
+		made, err = editYAML(content, at, e)
+	case [4]bool{false, true, false, false}:
+		made, err = editJSON(content, at, e)
+	case [4]bool{false, false, true, false}:
+		made, err = editHCL(content, at, e)
+	case [4]bool{false, false, false, true}:
+		made, err = editRegex(ctx, content, at, e, left)
+	default:
+		err = problem(at, "%v", errPlaces)
+	}
+	if err == nil && len(made) > maxSize {
+		err = tooLarge(at)
+	}
+	return made, err
+}
+
+func tooLarge(at string) error {
+	return problem(at+".value", "the file would have more than %d bytes with it", maxSize)
 }
 
 func editYAML(content []byte, at string, e Edit) ([]byte, error) {
@@ -88,25 +115,38 @@ func editYAML(content []byte, at string, e Edit) ([]byte, error) {
 			under = mapping(under, key)
 		}
 		under[path[len(path)-1]] = want.plain()
+		if n, isNumber := want.scalar.(json.Number); isNumber {
+			under[path[len(path)-1]], _ = n.Float64() // as it is read again
+		}
 		return nil
 	})
 	return made.Content, err
 }
 
-// typed is a value in the type of what it replaces; text where it does not fit.
+// typed is a value in the type of what it replaces, as it is written: text where it does not fit.
 func typed(value string, found any) any {
 	switch found.(type) {
-	case int, int64, uint64:
-		if n, err := strconv.Atoi(value); err == nil {
+	case int, int64, uint64, float64:
+		if n, err := strconv.Atoi(value); numeral(value) && err == nil {
 			return n
 		}
+		if numeral(value) {
+			return json.Number(value)
+		}
 	case bool:
-		if b, err := strconv.ParseBool(value); err == nil {
-			return b
+		if truth(value) {
+			return value == "true"
 		}
 	}
 	return value
 }
+
+// numeral reports whether every reader takes a text for the same number; not 007, +5, 1e5, and what is longer than numbers are exact.
+func numeral(value string) bool {
+	return number.MatchString(value) && len(value) <= 15 && value != "-0"
+}
+
+func truth(value string) bool { return value == "true" || value == "false" }
 
 func editJSON(content []byte, at string, e Edit) ([]byte, error) {
 	if !valuePath.MatchString(e.JSON) {
@@ -119,123 +159,55 @@ func editJSON(content []byte, at string, e Edit) ([]byte, error) {
 	if err != nil {
 		return nil, problem(at+".json", "%s: %v", e.JSON, err)
 	}
-	with, err := json.Marshal(e.Value)
-	if err != nil {
+	var with bytes.Buffer
+	encoder := json.NewEncoder(&with)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(e.Value); err != nil {
 		return nil, problem(at+".value", "%v", err)
 	}
 	switch first := content[from]; {
-	case first != '"' && number.MatchString(e.Value) && first != 't' && first != 'f' && first != 'n',
-		(first == 't' || first == 'f') && (e.Value == "true" || e.Value == "false"):
-		with = []byte(e.Value)
+	case (first == '-' || first >= '0' && first <= '9') && numeral(e.Value), (first == 't' || first == 'f') && truth(e.Value):
+		return putAt(content, from, to, []byte(e.Value)), nil
 	}
-	return putAt(content, from, to, with), nil
+	return putAt(content, from, to, bytes.TrimSuffix(with.Bytes(), []byte("\n"))), nil
 }
 
-// jsonAt is where the value of a member stands.
+// jsonAt is where the value of a member stands. Readers differ about a member that an object has twice, so that it is refused.
 func jsonAt(content []byte, path []string) (from, to int, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
-	for depth, name := range path {
-		if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-			return 0, 0, errors.New("expected an object around it")
-		}
-		for {
-			key, err := decoder.Token()
-			if err != nil || key == json.Delim('}') {
-				return 0, 0, errors.New("the file has no such member")
-			}
-			if key == name {
-				break
-			}
-			var other json.RawMessage
-			if err := decoder.Decode(&other); err != nil {
-				return 0, 0, err
-			}
-		}
-		if depth < len(path)-1 {
-			continue
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return 0, 0, errors.New("expected an object around it")
+	}
+	found := 0
+	for {
+		key, err := decoder.Token()
+		if err != nil || key == json.Delim('}') {
+			break
 		}
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil && !errors.Is(err, io.EOF) {
-			return 0, 0, err
+		if err := decoder.Decode(&value); err != nil {
+			return 0, 0, fmt.Errorf("read a member: %w", err)
 		}
-		if value[0] == '{' || value[0] == '[' {
-			return 0, 0, errors.New("it is an object or a list, expected one value")
+		if key == path[0] {
+			found++
+			to = int(decoder.InputOffset())
+			from = to - len(value)
 		}
-		end := int(decoder.InputOffset())
-		return end - len(value), end, nil
 	}
-	return 0, 0, errors.New("expected a path")
+	switch {
+	case found == 0:
+		return 0, 0, errors.New("the file has no such member")
+	case found > 1:
+		return 0, 0, fmt.Errorf("an object has %q %d times", path[0], found)
+	case len(path) > 1:
+		inFrom, inTo, err := jsonAt(content[from:to], path[1:])
+		return from + inFrom, from + inTo, err
+	case content[from] == '{' || content[from] == '[':
+		return 0, 0, errors.New("it is an object or a list, expected one value")
+	}
+	return from, to, nil
 }
 
 func putAt(content []byte, from, to int, with []byte) []byte {
 	return append(append(bytes.Clone(content[:from]), with...), content[to:]...)
-}
-
-// editHCL replaces the literal of one attribute. What it cannot read safely, such as heredocs and comments of several lines, it refuses.
-func editHCL(content []byte, at string, e Edit) ([]byte, error) {
-	if !plainValue.MatchString(e.Value) {
-		return nil, problem(at+".value", "found %.100q, expected text without quotes, braces, escapes and interpolation", e.Value)
-	}
-	if bytes.Contains(content, []byte("<<")) || bytes.Contains(content, []byte("/*")) {
-		return nil, problem("content", "found a heredoc or a comment of several lines, which cannot be edited safely")
-	}
-	var blocks []string
-	var from, to, found, offset int
-	for line := range bytes.Lines(content) {
-		text := strings.TrimSpace(string(line))
-		switch m := hclAttribute.FindSubmatchIndex(bytes.TrimSuffix(line, []byte("\n"))); {
-		case text == "" || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "//"):
-		case m != nil:
-			if strings.Join(append(blocks[:len(blocks):len(blocks)], string(line[m[2]:m[3]])), ".") == e.HCL {
-				from, to = offset+m[4], offset+m[5]
-				found++
-			}
-		case hclBlock.MatchString(text):
-			b := hclBlock.FindStringSubmatch(text)
-			name := []string{b[1]}
-			for _, l := range hclLabel.FindAllStringSubmatch(b[2], -1) {
-				name = append(name, l[1]+l[2])
-			}
-			blocks = append(blocks, strings.Join(name, "."))
-		case text == "}" && len(blocks) > 0:
-			blocks = blocks[:len(blocks)-1]
-		default: // a list, a map or an expression: as long as it is balanced it hides no block
-			open := strings.Count(text, "{") - strings.Count(text, "}")
-			for ; open > 0; open-- {
-				blocks = append(blocks, "?")
-			}
-			for ; open < 0 && len(blocks) > 0; open++ {
-				blocks = blocks[:len(blocks)-1]
-			}
-		}
-		offset += len(line)
-	}
-	if found != 1 {
-		return nil, problem(at+".hcl", "the file has %d attributes %s with a plain value, expected one", found, e.HCL)
-	}
-	with := strconv.Quote(e.Value)
-	if content[from] != '"' && (number.MatchString(e.Value) || e.Value == "true" || e.Value == "false") {
-		with = e.Value
-	}
-	return putAt(content, from, to, []byte(with)), nil
-}
-
-func editRegex(content []byte, at string, e Edit) ([]byte, error) {
-	expression, err := regexp.Compile(e.Regex)
-	if err != nil || expression.NumSubexp() != 1 {
-		return nil, problem(at+".regex", "found %.200q, expected a regular expression (RE2) with one group, which is replaced", e.Regex)
-	}
-	var made []byte
-	last, found := 0, false
-	for _, m := range expression.FindAllSubmatchIndex(content, -1) {
-		if m[2] < 0 {
-			continue
-		}
-		made = append(append(made, content[last:m[2]]...), e.Value...)
-		last, found = m[3], true
-	}
-	if !found {
-		return nil, problem(at+".regex", "nothing in the file matches %.200q", e.Regex)
-	}
-	return append(made, content[last:]...), nil
 }
