@@ -1,12 +1,6 @@
 package event
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"slices"
-	"strings"
-)
+import "encoding/json"
 
 // The payloads are flat records in snake_case, with identifiers as JSON numbers, as the contract requires. A tag `jsonschema` holds the
 // constraints of the generated schema. The reference is written from the comments: what a payload means follows its type's name.
@@ -32,6 +26,9 @@ type ArtifactPublished struct {
 	ChangedSince string `json:"changed_since,omitempty" jsonschema:"maxLength=64"`
 	// ChangedFiles are the files of the source that differ between the two.
 	ChangedFiles []string `json:"changed_files,omitempty" jsonschema:"maxItems=500"`
+	// ChangedMessages are the beginnings of the messages of all commits after changed_since up to this one, with those of merged branches, in no
+	// order; absent if not all are known.
+	ChangedMessages []string `json:"changed_messages,omitempty" jsonschema:"maxItems=100"`
 }
 
 // ArtifactDeleted is com.gitlab.cd.artifact.deleted: an artifact, or a tag of it, is no longer at its registry. At least one of digest and
@@ -227,15 +224,6 @@ type AgentHeartbeat struct {
 	Watching string `json:"watching,omitempty"`
 	// LeaseSeconds is how long that set remains valid.
 	LeaseSeconds int `json:"lease_seconds,omitempty"`
-}
-
-// WatchDigest identifies a set of watches by their ids, in whatever order.
-func WatchDigest(ids []string) string {
-	if len(ids) == 0 {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(ids)), "\n")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // RolloutStarted is com.gitlab.cd.rollout.started: the rollout is in progress.

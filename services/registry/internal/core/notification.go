@@ -37,6 +37,8 @@ type Notification struct {
 	// Since is the commit that the source reported before, and Files those of its files that are different now, one a line; Since is empty
 	// if they are not known. Only a poll knows them.
 	Since, Files string `json:"-"`
+	// Messages are the beginnings of the messages of all commits after Since, up to this one, NUL between them; empty if not all are known.
+	Messages string `json:"-"`
 	// Place is the host, or host and path, that Image is relative to, for senders that report the two separately. If empty, it is part of
 	// Image. It may begin with http:// or https://, as the registry was named.
 	Place string
@@ -99,8 +101,8 @@ type Artifact struct {
 	Correlation, TraceParent string
 	// Image, Digest, Tag and PublishedAt are what was published.
 	Image, Digest, Tag, PublishedAt string
-	// Message, Since and Files are those of the notification.
-	Message, Since, Files string
+	// Message, Since, Files and Messages are those of the notification.
+	Message, Since, Files, Messages string
 	// Seen reports whether the registry has the digest.
 	Seen Seen
 	// Deleted means that it is no longer there, since PublishedAt; one of Digest and Tag may be empty.
@@ -141,7 +143,7 @@ func Check(n Notification) (Artifact, []fault.Field) {
 		ID: Identify(n.Source, n.ID), Cause: n.ID,
 		Organization: n.Organization, Correlation: n.Correlation, TraceParent: trace,
 		Image: n.Image, Digest: n.Digest, Tag: n.Tag, PublishedAt: n.PublishedAt, Line: n.Line, Deleted: n.Deleted,
-		Message: n.Message, Since: n.Since, Files: n.Files,
+		Message: n.Message, Since: n.Since, Files: n.Files, Messages: n.Messages,
 	}, nil
 }
 

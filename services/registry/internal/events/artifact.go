@@ -76,6 +76,9 @@ func (c Encoder) Encode(a core.Artifact) (event.Sealed, error) {
 	if data.ChangedSince = a.Since; a.Files != "" {
 		data.ChangedFiles = strings.Split(a.Files, "\n")
 	}
+	if a.Messages != "" {
+		data.ChangedMessages = strings.Split(a.Messages, "\x00")
+	}
 	if a.Seen != core.SeenUnknown {
 		data.DigestSeen = new(a.Seen == core.SeenYes)
 	}

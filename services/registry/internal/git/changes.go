@@ -53,8 +53,8 @@ func (c change) matters(
 	return matters, known, nil
 }
 
-// others reports whether one of the commits counts that Lockstep has not made: those with its trailers would begin a rollout that commits
-// again. A merge counts by what it changes in the branch.
+// others reports whether one of the commits counts that Lockstep has not made for a rollout: those with its trailers would begin a rollout that
+// commits again. A merge counts by what it changes in the branch.
 func (c change) others(objects *gitfetch.Store, filtered bool, wanted func(path string) bool) (matters, known bool, err error) {
 	from := plumbing.NewHash(c.from)
 	for at := plumbing.NewHash(c.to); at != from; {
@@ -66,7 +66,7 @@ func (c change) others(objects *gitfetch.Store, filtered bool, wanted func(path 
 			return false, false, nil
 		}
 		before := commit.ParentHashes[0]
-		if len(gitfetch.Trailers(commit.Message)) == 0 {
+		if !gitfetch.Own(commit.Message) {
 			changed, known := true, true
 			if filtered {
 				changed, known, err = objects.Changed(before, at, wanted)
@@ -103,7 +103,18 @@ func message(
 	if err != nil {
 		return "", stopped(ctx)
 	}
-	return beginning(commit.Message), nil
+	return beginning(commit.Message, maxMessage), nil
+}
+
+// fill adds to an artifact what has changed, as far as that is known.
+func (c change) fill(ctx context.Context, objects *gitfetch.Store, s *source.Repository, found *core.Notification) error {
+	files, known, err := c.files(ctx, objects, s)
+	if err != nil || !known {
+		return err
+	}
+	found.Since, found.Files = c.from, files
+	found.Messages, err = c.messages(ctx, objects)
+	return err
 }
 
 // The bounds of the changed files that an artifact has: how many, and the bytes of all.
@@ -130,6 +141,50 @@ func (c change) files(ctx context.Context, objects *gitfetch.Store, s *source.Re
 	return files, true, nil
 }
 
+// The bounds of the messages that an artifact has: how many, the bytes of one, longer than any beginning that a pipeline may name, and those
+// of all; and how many older commits are looked at to know which are new.
+const (
+	mostMessages     = 100
+	mostBeginning    = 1000
+	mostMessageBytes = 32 << 10
+	mostOlder        = 500
+)
+
+// messages returns the beginnings of the messages of all commits that came after the artifact reported last, with those of merged branches,
+// NUL between them; empty where not all are known: a branch was rewritten, one lies deeper than what was fetched, or there are too many.
+func (c change) messages(ctx context.Context, objects *gitfetch.Store) (string, error) {
+	from, older := plumbing.NewHash(c.from), map[plumbing.Hash]bool{}
+	for next := []plumbing.Hash{from}; len(next) > 0 && len(older) < mostOlder; next = next[1:] {
+		commit, err := object.GetCommit(objects, next[0])
+		switch {
+		case errors.Is(err, plumbing.ErrObjectNotFound), err == nil && older[next[0]]:
+			continue
+		case err != nil:
+			return "", stopped(ctx)
+		}
+		older[next[0]], next = true, append(next, commit.ParentHashes...)
+	}
+	var all []string
+	seen, reached := map[plumbing.Hash]bool{}, false
+	for next := []plumbing.Hash{plumbing.NewHash(c.to)}; len(next) > 0; next = next[1:] {
+		reached = reached || next[0] == from
+		if older[next[0]] || seen[next[0]] {
+			continue
+		}
+		commit, err := object.GetCommit(objects, next[0])
+		if err != nil || len(all) == mostMessages {
+			return "", stopped(ctx)
+		}
+		all = append(all, beginning(commit.Message, mostBeginning))
+		seen[next[0]], next = true, append(next, commit.ParentHashes...)
+	}
+	joined := strings.Join(all, "\x00")
+	if !reached || len(joined) > mostMessageBytes {
+		return "", nil
+	}
+	return joined, nil
+}
+
 // stopped is the error of a poll that has been stopped. Nothing else keeps an artifact from being reported without its message.
 func stopped(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -139,10 +194,10 @@ func stopped(ctx context.Context) error {
 }
 
 // beginning is as much of a text as is kept, without what cannot be stored.
-func beginning(text string) string {
+func beginning(text string, most int) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
-	if len(text) <= maxMessage {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxMessage], "")
+	return strings.ToValidUTF8(text[:most], "")
 }

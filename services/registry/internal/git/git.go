@@ -115,12 +115,8 @@ func (r *Repositories) look(
 			return core.Finding{}, fmt.Errorf("read the message of %s: %w", found.Digest, err)
 		}
 		if repository.Branch != "" && noted.Reported != "" {
-			files, known, err := change{from: noted.Reported, to: found.Digest}.files(ctx, objects, repository)
-			if err != nil {
+			if err := (change{from: noted.Reported, to: found.Digest}).fill(ctx, objects, repository, found); err != nil {
 				return core.Finding{}, fmt.Errorf("compare %s with %s: %w", noted.Reported, found.Digest, err)
-			}
-			if known {
-				found.Since, found.Files = noted.Reported, files
 			}
 		}
 	}

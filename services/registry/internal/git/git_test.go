@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -383,5 +384,96 @@ func TestAnArtifactHasTheFilesThatChanged(t *testing.T) {
 	want(&plain, "", "")
 	if last == first {
 		t.Error("nothing was committed")
+	}
+}
+
+// R4-26: an artifact of a branch has the messages of all commits since the one reported before, also of those that were pushed together with
+// another one, or merged; none where not all are known.
+func TestAnArtifactHasTheMessagesOfAllNewCommits(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	f.commit(t, "deploy/a")
+	s, plain := f.source(`"branch":"main","paths":"deploy/**"`), f.source(`"branch":"main"`)
+	want := func(s *core.Source, messages ...string) {
+		t.Helper()
+		finding, err := f.repositories.Find(t.Context(), *s)
+		if err != nil || finding.Found == nil {
+			t.Fatalf("found %+v, %v; want an artifact", finding.Found, err)
+		}
+		s.Memory = finding.Memory
+		got := strings.Split(strings.ReplaceAll(finding.Found.Messages, "\n", ""), "\x00")
+		slices.Sort(got)
+		slices.Sort(messages)
+		if !slices.Equal(got, messages) {
+			t.Errorf("found the messages %q; want %q", got, messages)
+		}
+	}
+	both := func(messages ...string) {
+		t.Helper()
+		want(&s, messages...)
+		want(&plain, messages...)
+	}
+	empty := func(message string) {
+		t.Helper()
+		f.git(t, f.work, "commit", "--quiet", "--allow-empty", "-m", message)
+	}
+	push := func() { f.git(t, f.work, "push", "--quiet", "--force", "origin", "HEAD:main") }
+	both("")
+	f.commit(t, "deploy/dangerous")
+	empty("docs: words")
+	push()
+	both("change", "docs: words")
+	// A branch that begins before what was reported, and is merged.
+	f.git(t, f.work, "checkout", "--quiet", "-b", "side", "HEAD~2")
+	empty("feat: side")
+	f.git(t, f.work, "checkout", "--quiet", "-")
+	f.commit(t, "deploy/a")
+	f.git(t, f.work, "merge", "--quiet", "--no-ff", "-m", "docs: merge", "side")
+	push()
+	both("change", "docs: merge", "feat: side")
+	f.commit(t, "deploy/a")
+	f.amend(t, strings.Repeat("ü", 600))
+	both(strings.Repeat("ü", 500))
+	// A rewritten branch: what was reported is not among its commits.
+	f.commit(t, "deploy/a")
+	f.git(t, f.work, "commit", "--quiet", "--amend", "-m", "seen")
+	push()
+	both("seen")
+	f.git(t, f.work, "commit", "--quiet", "--amend", "-m", "docs: rewritten")
+	push()
+	f.commit(t, "deploy/a")
+	both("")
+	for range 100 {
+		empty("docs: many")
+	}
+	f.commit(t, "deploy/a")
+	both("")
+	for range 99 {
+		empty("docs: as many as are kept")
+	}
+	f.commit(t, "deploy/a")
+	both(append(slices.Repeat([]string{"docs: as many as are kept"}, 99), "change")...)
+}
+
+// R4-28: the commit of a proposal that no rollout has made is new once it is merged, also where that leaves its trailers at the head of the
+// branch; that of a rollout is not.
+func TestAMergedProposalIsNew(t *testing.T) {
+	t.Parallel()
+	f := setup(t, true)
+	f.commit(t, "deploy/a")
+	for _, config := range []string{`"branch":"main"`, `"branch":"main","paths":"deploy/**"`} {
+		s := f.source(config)
+		f.look(t, &s)
+		for message, isNew := range map[string]bool{
+			"Update\n\nLockstep-Event-Id: 7\nLockstep-Proposal: o1/edit-1/change\nLockstep-Trigger: builds": true,
+			"Update\n\nLockstep-Activity: edit-1/0.1\nLockstep-Event-Id: 7\nLockstep-Trigger: builds":       false,
+			"Deploy\n\nLockstep-Proposal: o1/rollout-7/production\nLockstep-Rollout: 7":                     false,
+		} {
+			f.commit(t, "deploy/a")
+			made := f.amend(t, message)
+			if got := f.look(t, &s); (got == made) != isNew {
+				t.Errorf("%s, %q: found %q; want that it is new: %v", config, message, got, isNew)
+			}
+		}
 	}
 }

@@ -32,11 +32,15 @@ const editCases = `{"program": "edit.star",
   {"name": "not there", "functions": {"git.read_file": [{"error": {"code": "not_found", "message": "no file"}}]},
    "expect": {"state": "completed", "status": {"outcome": "refused", "why": "a.yaml: not_found: no file"}}},
   {"name": "unchanged", "functions": {"git.read_file": [{"result": {"content": "{\"tag\": \"2\"}", "sha": "c0ffee"}}]},
-   "expect": {"state": "completed", "status": {"outcome": "unchanged"}}}
+   "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "c0ffee"}}},
+  {"name": "proposed without a change", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {}, "proposal": true,
+   "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]},
+   "functions": {"git.propose": [{"result": {"number": 0, "url": "", "state": "unchanged", "branch": "", "head": "beef", "commit": "beef", "by": ""}}]},
+   "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "beef", "link": ""}}}
  ]}`
 
 // R4-28: the program of the domain service that edits files commits, or proposes, only what changes, all of it made from one commit, and reports
-// what came of it.
+// what came of it. Where the files have the values, which may be by an earlier run whose answer was lost, it says in which commit.
 func TestTheProgramThatEditsFiles(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "..", "..", "domain", "internal", "core", "trigger", "edit.star"))

@@ -69,7 +69,7 @@ func TestAFileIsEdited(t *testing.T) {
 	}
 }
 
-// R4-28: what an edit writes has the type of what was there, as every reader takes it; nothing else becomes a number or a truth value.
+// R4-28: what an edit writes has the type of what it replaces, as every reader takes it; nothing else becomes a number or a truth value.
 func TestAnEditKeepsTheType(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestAnEditKeepsTheType(t *testing.T) {
 	for _, before := range []string{`{"n":1,"n":2}`, `{"a":{"n":1},"a":{"n":2}}`, `{"n":1,"\u006e":2}`} {
 		for _, path := range []string{"n", "a.n"} {
 			if got, err := edited(t, before, manifest.Edit{JSON: path, Value: "3"}); !fault.Is(err, fault.Invalid) {
-				t.Errorf("%s: found %q, %v; want an error about a member that is there twice", before, got, err)
+				t.Errorf("%s: found %q, %v; want an error about a member that occurs twice", before, got, err)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestBracesInTextsOfHCL(t *testing.T) {
 		"module \"a\" {\n  image = \"b${1}\"\n}\n":                                        false,
 		"module \"a\" {\n  image = \"b\"\n}\nx = <<E\n}\nE\n":                             false,
 		"/* module \"b\" { */\nmodule \"a\" {\n  image = \"b\"\n}\n":                      false,
-		"module \"a\" {\n  image = \"b\"\n}\nmodule a {\n  image = \"c\"\n}\n":            false, // there twice
+		"module \"a\" {\n  image = \"b\"\n}\nmodule a {\n  image = \"c\"\n}\n":            false, // twice
 		"module \"a\" {\n  image = \"b\"\n}\nx = \"" + strings.Repeat(`${"`, 20) + "\"\n": false,
 	} {
 		got, err := edited(t, before, manifest.Edit{HCL: want, Value: "new"})
