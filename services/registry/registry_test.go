@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -142,7 +143,7 @@ func TestADeliveryBecomesOneEventOnTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := event.ArtifactPublished{Image: "r.example.com/shop/api", Digest: digest, Tag: "1.4.0"}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("event says %+v, want %+v", got, want)
 	}
 	if e.Source() != "/services/registry" || event.Extension(e, event.ExtensionCausation) != "one" ||
