@@ -105,7 +105,6 @@ func read(text []byte) (s Sealed, ok bool) {
 		return Sealed{}, false
 	}
 	s.text = text
-	var organization string
 	for rest := text[len(layoutVersion):]; ; {
 		name, after, ok := bytes.Cut(rest, []byte(`":`))
 		if !ok || len(name) == 0 || name[0] != '"' {
@@ -113,14 +112,14 @@ func read(text []byte) (s Sealed, ok bool) {
 		}
 		if string(name[1:]) == "data" {
 			s.attributes = len(text) - len(rest)
-			return s.placed(organization, after[:len(after)-1])
+			return s.placed(after[:len(after)-1])
 		}
 		value, after, ok := cutString(after)
 		if !ok || len(after) == 0 || after[0] != ',' {
 			return Sealed{}, false
 		}
 		rest = after[1:]
-		if into := s.attribute(string(name[1:]), &organization); into != nil {
+		if into := s.attribute(string(name[1:])); into != nil {
 			if *into, ok = unquote(value); !ok {
 				return Sealed{}, false
 			}
@@ -129,7 +128,7 @@ func read(text []byte) (s Sealed, ok bool) {
 }
 
 // attribute returns where the value of an attribute is stored; nil for one that only the receiver needs.
-func (s *Sealed) attribute(name string, organization *string) *string {
+func (s *Sealed) attribute(name string) *string {
 	switch name {
 	case "type":
 		return &s.eventType
@@ -140,22 +139,24 @@ func (s *Sealed) attribute(name string, organization *string) *string {
 	case ExtensionTraceParent:
 		return &s.trace
 	case ExtensionOrganization:
-		return organization
+		return &s.organization
+	case ExtensionCorrelation:
+		return &s.correlation
 	default:
 		return nil
 	}
 }
 
 // placed returns s with the subject that follows from its type, organization and data.
-func (s Sealed) placed(organization string, data []byte) (Sealed, bool) {
+func (s Sealed) placed(data []byte) (Sealed, bool) {
 	d, known := Lookup(s.eventType)
 	if !known || s.id == "" || s.source == "" {
 		return Sealed{}, false
 	}
 	var number int64
-	if organization != "" {
+	if s.organization != "" {
 		var err error
-		if number, err = parseOrganization(organization); err != nil {
+		if number, err = parseOrganization(s.organization); err != nil {
 			return Sealed{}, false
 		}
 	}

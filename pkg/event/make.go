@@ -75,7 +75,7 @@ func straight(h Header, data Data) (s Sealed, ok bool) {
 	}
 	return Sealed{
 		text: text, attributes: attributes, eventType: d.Type, id: h.ID, source: h.Source, trace: h.Trace, path: d.Path,
-		subj: subject,
+		subj: subject, organization: number(h.Organization), correlation: h.Correlation,
 	}, true
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
@@ -18,6 +19,7 @@ type Sealed struct {
 	// attributes is the length of the part of text before the data; all of text if unknown.
 	attributes                         int
 	eventType, id, source, trace, subj string
+	organization, correlation          string
 	path                               Path
 }
 
@@ -98,6 +100,12 @@ func (s Sealed) Source() string { return s.source }
 // Trace is the W3C trace context of its producer; "" if it has none.
 func (s Sealed) Trace() string { return s.trace }
 
+// Organization is the organization that it is about, in digits; "" if it has none.
+func (s Sealed) Organization() string { return s.organization }
+
+// Correlation is what its producer groups it by, such as the id of a run; "" if it has none.
+func (s Sealed) Correlation() string { return s.correlation }
+
 // Path is the path that its type travels on.
 func (s Sealed) Path() Path { return s.path }
 
@@ -123,7 +131,13 @@ func seal(e Event) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, err
 	}
-	s := Sealed{eventType: e.Type(), id: e.ID(), source: e.Source(), trace: Extension(e, ExtensionTraceParent), path: d.Path}
+	s := Sealed{
+		eventType: e.Type(), id: e.ID(), source: e.Source(), trace: Extension(e, ExtensionTraceParent), path: d.Path,
+		correlation: Extension(e, ExtensionCorrelation),
+	}
+	if organization != 0 {
+		s.organization = strconv.FormatInt(organization, 10)
+	}
 	if s.subj, err = d.subject(organization, e.Data()); err != nil {
 		return Sealed{}, err
 	}

@@ -64,11 +64,17 @@ func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	if err != nil || len(p.EventIds) == 0 {
 		return err
 	}
-	n := query.AddNewParams{Sources: p.Sources, EventIds: p.EventIds, Events: p.Events, Ranks: make([]int64, len(p.EventIds))}
+	n := query.AddNewParams{Sources: p.Sources, EventIds: p.EventIds, Events: p.Events, Lanes: p.Lanes, Ranks: make([]int64, len(p.EventIds))}
+	var counts [Lanes]int64
 	for i, receipted := range p.Receipted {
 		if receipted {
-			n.Positions++
-			n.Ranks[i] = n.Positions
+			counts[p.Lanes[i]]++
+			n.Ranks[i] = counts[p.Lanes[i]]
+		}
+	}
+	for lane, count := range counts {
+		if count > 0 {
+			n.Wanted, n.Counts = append(n.Wanted, int16(lane)), append(n.Counts, count) //nolint:gosec // there are eight
 		}
 	}
 	return pg.Classify(query.New(tx).AddNew(ctx, n), "add %d new events to the outbox", len(events))
@@ -92,6 +98,7 @@ func rows(events []event.Sealed) (query.AddParams, error) {
 		p.EventIds = append(p.EventIds, e.ID())
 		p.Events = append(p.Events, string(e.JSON()))
 		p.Receipted = append(p.Receipted, e.Path() != event.PathCluster)
+		p.Lanes = append(p.Lanes, laneOf(e))
 	}
 	return p, nil
 }

@@ -41,7 +41,7 @@ func (s *stage) addBy(add func(context.Context, pgx.Tx, ...event.Sealed) error, 
 // placed are the ids in the outbox that have a position, with it.
 func (s *stage) placed() map[int]string {
 	s.t.Helper()
-	rows, err := s.from.Query(s.t.Context(), `SELECT event_id, position FROM outbox WHERE position IS NOT NULL`)
+	rows, err := s.from.Query(s.t.Context(), `SELECT event_id, place FROM outbox WHERE place IS NOT NULL`)
 	s.must(err)
 	placed := map[int]string{}
 	var id string

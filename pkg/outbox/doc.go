@@ -21,14 +21,21 @@
 //	                                   deleted ◀───────────────────────────────┘
 //	                             (every receiver's mark covers it)
 //
+// # Lanes
+//
+// An outbox has eight lanes. Those events are in one lane that are about one run, its children and what stops it, of one organization
+// (laneOf). Each lane is a sequence of its own, with an epoch, positions, marks and receipts, so that replicas send at the same time and what
+// is about the same rows stays in order. A receiver knows nothing of lanes: to it each epoch is a sequence, as before.
+//
 // # The sender
 //
-// Add stores the event in the caller's transaction. One Sender per service and schema is active at a time: it holds a
-// session-level advisory lock; the other replicas try to get it every second. The active one gives the events gapless
-// positions, in a transaction of its own that locks the cursor row, so that a position is given only to what has been
-// committed, once, even if two senders ever believe to be active. AddNumbered gives them in the caller's transaction, under
-// the same lock, unless there are events before that have none, or another transaction has the lock: the replicas of a service
-// do not wait for one another to add events. The sender publishes in the order of positions and
+// Add stores the event in the caller's transaction. Each replica has a Sender. All of them hold one advisory lock together, in sessions, by
+// which each counts the others every second, and takes its share of the lanes: the lock of a lane makes a session the only one that sends
+// it, and ends with the session. (A sender of the release before holds the first lock alone: it and these never send at once.) A sender
+// gives the events of its lanes gapless positions (the column place), in a transaction of its own that locks the lane's row, so that a
+// position is given only to what has been committed, once, even if two senders ever believe to have the lane. AddNumbered gives them in the
+// caller's transaction, under the same lock, unless there are events of the lane before that have none, or another transaction has the lane:
+// the replicas of a service do not wait for one another to add events. The sender publishes those of a lane in the order of positions and
 // notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
 //
 // What is due goes to the bus together, in windows of which nothing is stored before what precedes it: many events as an
@@ -64,11 +71,12 @@
 //
 // # What goes wrong, and what then happens
 //
-//	crash between commit and publish     the row is stored: the next active sender publishes it
+//	crash between commit and publish     the row is stored: the next sender of its lane publishes it
 //	crash between publish and note       published again under the same message id; the stream or the inbox drops it
 //	the database loses the last notes    the same: they are not waited for until they are on its disk
-//	two senders at once                  positions are given under the cursor's lock; the rest is repetition
-//	a follower's commit                  Wake notifies the active sender through PostgreSQL; else its 1 s poll finds it
+//	two senders of a lane at once        positions are given under the lock of the lane's row; the rest is repetition
+//	a sender dies, or another comes      its locks end with its session: the others share its lanes a second later
+//	a commit of another replica          Wake notifies the senders through PostgreSQL; else their 1 s poll finds it
 //	a message of a batch is lost         the stream refuses the batch; it is sent one by one
 //	the answer to a batch is lost        it is sent again one by one; the stream drops what it has
 //	the stream is away                   the round ends; it begins again after a second
@@ -81,12 +89,12 @@
 //	a receipt is lost                    the same
 //	a receiver is away for days          rows stay; only the oldest ResendWindow positions are sent again
 //	a receiver is new, or was wiped      base is where the sequence begins that it can still get
-//	the sender's database was set back   a receipt beyond the last position gives it away: a new epoch begins, everything that
-//	                                     is still held is numbered and sent anew, and the inbox knows the ids
-//	the database connection dies         the lock is gone with it; the sender begins again, or another replica does
+//	the sender's database was set back   a receipt beyond the last position gives it away: a new epoch of the lane begins, what
+//	                                     is still held of it is numbered and sent anew, and the inbox knows the ids
+//	the database connection dies         the locks are gone with it; the sender begins again, or another replica does
 //
-// Order is kept per sender as long as nothing has to be sent again for want of a receipt, and for the ResendWindow lowest positions
+// Order is kept per lane as long as nothing has to be sent again for want of a receipt, and for the ResendWindow lowest positions
 // when a server is lost and comes back. A receiver to whom it matters beyond that calls Ready before it claims: what comes before
 // something that was emitted earlier is left to come again, so that events are applied in the order in which they were committed, in
-// any number of replicas. An event that the bus refuses permanently holds the others up for GapAtMost.
+// any number of replicas, those of each lane. An event that the bus refuses permanently holds the others of its lane up for GapAtMost.
 package outbox

@@ -52,6 +52,7 @@ type Inbox struct {
 type progress struct {
 	highest int64 // the highest position claimed here
 	sent    int64 // the last mark that was sent
+	begun   bool  // its mark is stored
 	answer  bool  // something has come since: the sender wants to hear the mark, even if it is the old one
 }
 

@@ -72,19 +72,20 @@ func (i *Inbox) flush(ctx context.Context) (open bool, err error) {
 func (i *Inbox) confirm(ctx context.Context, seq sequence) (open bool, err error) {
 	i.mu.Lock()
 	s := i.seen[seq]
-	answer, idle := s.answer, !s.answer && s.sent >= s.highest
+	answer, begun, idle := s.answer, s.begun, !s.answer && s.sent >= s.highest
 	s.answer = false
 	i.mu.Unlock()
 	if idle {
 		return false, nil
 	}
-	mark, err := i.advance(ctx, seq)
+	mark, err := i.advance(ctx, seq, begun)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
-		s.answer = true
+		s.answer, s.begun = true, false
 		return true, err
 	}
+	s.begun = true
 	if mark > 0 && (answer || mark != s.sent) {
 		s.sent = mark
 		i.send(seq, mark)
@@ -92,11 +93,13 @@ func (i *Inbox) confirm(ctx context.Context, seq sequence) (open bool, err error
 	return mark < s.highest, nil
 }
 
-func (i *Inbox) advance(ctx context.Context, seq sequence) (int64, error) {
+func (i *Inbox) advance(ctx context.Context, seq sequence, begun bool) (int64, error) {
 	q := query.New(i.Pool)
 	now := i.Clock.Now()
-	if err := q.BeginMark(ctx, query.BeginMarkParams{Sender: seq.sender, Epoch: seq.epoch, ChangedAt: now}); err != nil {
-		return 0, pg.Classify(err, "begin the mark of %s", seq.sender)
+	if !begun {
+		if err := q.BeginMark(ctx, query.BeginMarkParams{Sender: seq.sender, Epoch: seq.epoch, ChangedAt: now}); err != nil {
+			return 0, pg.Classify(err, "begin the mark of %s", seq.sender)
+		}
 	}
 	mark, err := q.AdvanceMark(ctx, query.AdvanceMarkParams{Sender: seq.sender, Epoch: seq.epoch, ChangedAt: now})
 	return mark, pg.Classify(err, "advance the mark of %s", seq.sender)

@@ -27,12 +27,15 @@ func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 		failing: prometheus.NewDesc("lockstep_outbox_failing_events", "Unconfirmed events of the outbox that the bus has refused.", nil, nil),
 		oldest: prometheus.NewDesc("lockstep_outbox_oldest_event_age_seconds",
 			"Age of the oldest unconfirmed event of the outbox; 0 if there is none.", nil, nil),
+		senders: prometheus.NewDesc("lockstep_outbox_senders", "Replicas that send events of the outbox, each in lanes of its own.", nil, nil),
+		unsent:  prometheus.NewDesc("lockstep_outbox_unsent_lanes", "Lanes of the outbox that no replica sends at the moment.", nil, nil),
 	}
 }
 
 type metrics struct {
 	pool                    *pgxpool.Pool
 	events, failing, oldest *prometheus.Desc
+	senders, unsent         *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -40,6 +43,8 @@ func (m metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.events
 	ch <- m.failing
 	ch <- m.oldest
+	ch <- m.senders
+	ch <- m.unsent
 }
 
 // Collect implements prometheus.Collector, whose interface has no context.
@@ -53,4 +58,10 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.events, prometheus.GaugeValue, float64(b.Events))
 	ch <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, float64(b.Failing))
 	ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, b.OldestSeconds)
+	var senders, unsent int64
+	if err := m.pool.QueryRow(ctx, countLanes).Scan(&senders, &unsent); err != nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(m.senders, prometheus.GaugeValue, float64(senders))
+	ch <- prometheus.MustNewConstMetric(m.unsent, prometheus.GaugeValue, float64(unsent))
 }

@@ -38,25 +38,41 @@ func TestTheOrderIsKept(t *testing.T) {
 	})
 }
 
+// TestTheOrderOfEachRunIsKeptInLanes is the same with several runs and two senders, which share the lanes in one way after another, and at
+// times both believe to have one: what is applied of each run is what one sequence would give, and what one sender with one lane gave (D65).
+func TestTheOrderOfEachRunIsKeptInLanes(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	rapid.Check(t, func(r *rapid.T) {
+		h := newHistory(s, r)
+		h.ordered, h.runs = true, runsOfLanes()[:4]
+		h.shared()
+		h.run()
+	})
+}
+
 // history is one random run.
 type history struct {
 	*stage
 	r         *rapid.T
 	committed []string
-	positions map[string]int
+	positions map[string]string
 	in        []message // what the receiver's consumer may still be handed
+	runs      []string  // if events are of several; an event is RUN/NUMBER then
+	other     *outbox.Sender
+	alone     bool // the first sender has all lanes
 	crash     bool
 	ordered   bool // events that are not ready are not applied
 }
 
 func newHistory(s *stage, r *rapid.T) *history {
-	h := &history{stage: s, r: r, positions: map[string]int{}}
+	h := &history{stage: s, r: r, positions: map[string]string{}, alone: true}
 	s.applied = nil
 	s.stream.take()
 	s.stream.loseHints = false
 	clear(s.stream.ids)
 	for _, wipe := range []struct{ sql string }{
-		{`TRUNCATE outbox, outbox_receiver; UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0`},
+		{`TRUNCATE outbox, outbox_mark RESTART IDENTITY; UPDATE outbox_lane SET epoch = gen_random_uuid()::text, place = 0`},
 	} {
 		_, err := s.from.Exec(s.t.Context(), wipe.sql)
 		s.must(err)
@@ -98,13 +114,50 @@ func (h *history) run() {
 			h.must(h.inbox.Flush(h.t.Context()))
 			h.stream.loseHints = false
 		},
-		"new start": func(*rapid.T) { h.restart() },
+		"new start": func(*rapid.T) { h.restart(); h.shared() },
+		"share":     func(*rapid.T) { h.shared() },
 		"lost note": func(*rapid.T) {
 			h.exec(`UPDATE outbox SET attempts = greatest(attempts - 1, 0), next_attempt_at = '-infinity'`)
 		},
 		"": h.check,
 	})
 	h.finish()
+}
+
+// shared has two senders share the lanes anew, if there are several runs: each lane has one of them or both, as it may look for a moment.
+func (h *history) shared() {
+	if h.runs == nil {
+		return
+	}
+	h.alone, h.other = false, h.newSender(h.clock)
+	var first, second []int16
+	for lane := range int16(outbox.Lanes) {
+		has := rapid.IntRange(1, 3).Draw(h.r, "who has the lane")
+		if has&1 != 0 {
+			first = append(first, lane)
+		}
+		if has&2 != 0 {
+			second = append(second, lane)
+		}
+	}
+	h.sender.Have(first...)
+	h.other.Have(second...)
+}
+
+// rounds are rounds of the senders.
+func (h *history) rounds() error {
+	if h.alone {
+		return h.sender.Round(h.t.Context())
+	}
+	for _, sender := range rapid.Permutation([]*outbox.Sender{h.sender, h.other}).Draw(h.r, "who sends first") {
+		for more := true; more; {
+			var err error
+			if more, err = sender.OneRoundOf(h.t.Context()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (h *history) exec(sql string) {
@@ -116,7 +169,12 @@ func (h *history) commit(r *rapid.T) {
 	var batch []event.Event
 	for range rapid.IntRange(1, 4).Draw(r, "events") {
 		id := fmt.Sprintf("e%d", len(h.committed)+len(batch))
-		batch = append(batch, started(id))
+		if h.runs == nil {
+			batch = append(batch, started(id))
+		} else {
+			run := rapid.SampledFrom(h.runs).Draw(r, "run")
+			batch = append(batch, startedBy(run, run+"/"+id))
+		}
 	}
 	undone := errors.New("undone")
 	keep := rapid.Float64().Draw(r, "luck") < 0.8
@@ -140,13 +198,13 @@ func (h *history) commit(r *rapid.T) {
 }
 
 func (h *history) send() {
-	if err := h.sender.Round(h.t.Context()); err != nil && !fault.Is(err, fault.Unavailable) {
+	if err := h.rounds(); err != nil && !fault.Is(err, fault.Unavailable) {
 		h.r.Fatal(err)
 	}
 	for _, m := range h.stream.take() {
-		p := position(h.t, m)
+		p := fmt.Sprintf("%s %d", event.Extension(m.event, outbox.ExtensionEpoch), position(h.t, m))
 		if known, ok := h.positions[m.event.ID()]; ok && known != p {
-			h.r.Fatalf("event %s was at position %d and is at %d now", m.event.ID(), known, p)
+			h.r.Fatalf("event %s was at position %s and is at %s now", m.event.ID(), known, p)
 		}
 		h.positions[m.event.ID()] = p
 		h.in = append(h.in, m)
@@ -205,8 +263,14 @@ func (h *history) check(r *rapid.T) {
 			r.Fatalf("event %s was applied twice", id)
 		}
 	}
-	if h.ordered && !slices.Equal(h.applied, h.committed[:len(h.applied)]) {
+	if h.ordered && h.runs == nil && !slices.Equal(h.applied, h.committed[:len(h.applied)]) {
 		r.Fatalf("applied %v, of %v", h.applied, h.committed)
+	}
+	for _, run := range h.runs {
+		applied, committed := ofRun(run, h.applied), ofRun(run, h.committed)
+		if !slices.Equal(applied, committed[:len(applied)]) {
+			r.Fatalf("applied %v of %s, of %v", applied, run, committed)
+		}
 	}
 	held := h.held()
 	for _, id := range h.committed {
@@ -214,10 +278,10 @@ func (h *history) check(r *rapid.T) {
 			r.Fatalf("event %s is neither applied nor held", id)
 		}
 	}
-	seen := map[int]string{}
+	seen := map[string]string{}
 	for id, p := range h.positions {
 		if seen[p] != "" {
-			r.Fatalf("events %s and %s are both at position %d", id, seen[p], p)
+			r.Fatalf("events %s and %s are both at position %s", id, seen[p], p)
 		}
 		seen[p] = id
 	}
@@ -225,12 +289,16 @@ func (h *history) check(r *rapid.T) {
 
 // finish lets everything through.
 func (h *history) finish() {
+	if !h.alone {
+		h.sender.HaveAll() // who stays has all
+	}
 	for range 10 {
 		h.clock.Advance(time.Minute)
 		h.send()
 		h.receive(h.in...)
 		h.in = nil
-		h.confirm()
+		h.must(h.inbox.Flush(h.t.Context()))
+		h.send()
 	}
 	h.check(h.r)
 	if held := h.held(); len(held) > 0 {

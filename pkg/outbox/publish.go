@@ -16,8 +16,8 @@ import (
 type published struct {
 	again query.SentParams
 	final []int64
-	// upTo is the highest position among them, also of those that were refused.
-	upTo int64
+	// upTo is the highest place of each lane among them, also of those that were refused.
+	upTo map[int16]int64
 }
 
 // count is how many events were published.
@@ -54,7 +54,7 @@ func (s *Sender) publish(ctx context.Context, due []query.FreshRow, done *publis
 			}
 			tried++
 		}
-		done.upTo = max(done.upTo, row.Position)
+		done.upTo[row.Lane] = max(done.upTo[row.Lane], row.Place)
 		switch {
 		case refusal != nil:
 			if err := s.postpone(ctx, row, refusal); err != nil {
@@ -79,7 +79,7 @@ func (s *Sender) event(row query.FreshRow) (event.Sealed, error) {
 	if !row.Receipted {
 		return e, nil
 	}
-	return place{sequence{s.Name, row.Epoch}, row.Position, row.Base}.put(e)
+	return place{sequence{s.Name, row.Epoch}, row.Place, row.Base}.put(e)
 }
 
 // messageID is the event's own id the first time, and another one each further time, because the stream would drop it
@@ -101,10 +101,10 @@ func (s *Sender) next(attempts int32) time.Time {
 }
 
 func (s *Sender) postpone(ctx context.Context, row query.FreshRow, reason error) error {
-	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyPosition, row.Position,
+	s.Log.ErrorContext(ctx, "event cannot be published", telemetry.KeyPosition, row.Place,
 		telemetry.KeyAttempt, row.Attempts+1, telemetry.KeyError, reason)
 	next := s.next(row.Attempts)
 	s.lookForOverdue(next)
 	err := query.New(s.Pool).Postpone(ctx, query.PostponeParams{ID: row.ID, NextAttemptAt: next, Reason: reason.Error()})
-	return pg.Classify(err, "postpone event at position %d", row.Position)
+	return pg.Classify(err, "postpone event at position %d", row.Place)
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -26,10 +27,16 @@ func Restored(ctx context.Context, c pg.Config) error {
 	}
 	defer pool.Close()
 	return pg.Classify(pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := query.New(tx).LockCursor(ctx); err != nil {
-			return err
+		q := query.New(tx)
+		for lane := range int16(Lanes) {
+			if _, err := q.LockLane(ctx, lane); err != nil {
+				return err
+			}
+			if err := begin(ctx, q, lane); err != nil {
+				return err
+			}
 		}
-		return begin(ctx, query.New(tx))
+		return errors.Join(q.Former(ctx), q.FormerPositions(ctx), q.FormerMarks(ctx))
 	}), "begin a new sequence of the outbox of schema %s", c.Schema)
 }
 
@@ -47,13 +54,13 @@ func AfterRestore(ctx context.Context, c pg.Config, log *slog.Logger) error {
 	return nil
 }
 
-// begin begins a new sequence, under the lock of the cursor.
-func begin(ctx context.Context, q *query.Queries) error {
-	if err := q.NewEpoch(ctx); err != nil {
+// begin begins a new sequence of a lane, which is locked.
+func begin(ctx context.Context, q *query.Queries, lane int16) error {
+	if err := q.NewEpoch(ctx, lane); err != nil {
 		return err
 	}
-	if err := q.Unnumber(ctx); err != nil {
+	if err := q.Unnumber(ctx, lane); err != nil {
 		return err
 	}
-	return q.ForgetMarks(ctx)
+	return q.ForgetMarks(ctx, lane)
 }

@@ -17,7 +17,7 @@ func TestAfterARestoreOldReceiptsConfirmNothingNew(t *testing.T) {
 	s.deliver(old...)
 	_, err := s.from.Exec(t.Context(), "DELETE FROM outbox")
 	s.must(err)
-	_, err = s.from.Exec(t.Context(), "UPDATE outbox_cursor SET position = 0")
+	_, err = s.from.Exec(t.Context(), "UPDATE outbox_lane SET place = 0")
 	s.must(err)
 	s.add("kept") // which the backup has, without a position
 	for range 2 { // doing it again does no harm

@@ -16,11 +16,13 @@ import (
 const (
 	// batch is how many events one round publishes, between two looks at the receipts: what the bus stores at once.
 	batch = 256
-	// ResendWindow is how many positions, counted from the lowest unconfirmed one, are sent again.
+	// ResendWindow is how many places of a lane, counted from the lowest unconfirmed one, are sent again.
 	ResendWindow = 1000
+	// mostReceipts is how many receipts wait to be looked at: one of each lane and receiver, and what is about earlier sequences.
+	mostReceipts = 1000
 )
 
-// round takes the receipts that have come, gives positions to what has none, and publishes what is due. more is set if there is more to
+// round takes the receipts that have come, gives places to what has none, and publishes what is due. more is set if there is more to
 // do at once, and sent how many events were published. An errBusAway error leaves the rest for later.
 func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	if err := s.settle(ctx); err != nil {
@@ -33,7 +35,7 @@ func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	var done published
+	done := published{upTo: map[int16]int64{}}
 	whole := false
 	if !s.mayBeLost() { // or this round would overtake what has to be sent again
 		whole, err = s.publish(ctx, due, &done)
@@ -44,13 +46,13 @@ func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 	return done.count(), err == nil && (more || !whole), err
 }
 
-// due are the events to publish now, in the order of their positions; more is set if there are others. To look for what
+// due are the events to publish now, those of each lane in the order of their places; more is set if there are others. To look for what
 // is to be sent again costs as much as the window holds, so it is done when something is due and not in every round.
 func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err error) {
 	q, now := query.New(s.Pool), s.Clock.Now()
 	fresh, unnumbered, err := s.fresh(ctx, now)
-	if unnumbered {
-		if err := s.number(ctx); err != nil {
+	if len(unnumbered) > 0 {
+		if err := s.number(ctx, unnumbered); err != nil {
 			return nil, false, err
 		}
 		fresh, unnumbered, err = s.fresh(ctx, now)
@@ -58,11 +60,12 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	if err != nil {
 		return nil, false, err
 	}
-	more = unnumbered || len(fresh) >= batch
+	more = len(unnumbered) > 0 || len(fresh) >= batch
 	if s.overdue.After(now) {
 		return fresh, more, nil
 	}
-	rows, err := q.Overdue(ctx, query.OverdueParams{At: now, Sent: s.sent, ResendWindow: ResendWindow, AtMost: batch})
+	lanes, sent := s.mine()
+	rows, err := q.Overdue(ctx, query.OverdueParams{Lanes: lanes, At: now, Sent: sent, ResendWindow: ResendWindow, AtMost: batch})
 	if err != nil {
 		return nil, false, pg.Classify(err, "read due events")
 	}
@@ -74,8 +77,8 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	for _, row := range rows {
 		due = append(due, query.FreshRow(row))
 	}
-	// What has no position comes first, and what is new last: not before all that is to be sent again.
-	unplaced := slices.IndexFunc(fresh, func(row query.FreshRow) bool { return row.Position > 0 })
+	// What has no place comes first, and what is new last: not before all that is to be sent again.
+	unplaced := slices.IndexFunc(fresh, func(row query.FreshRow) bool { return row.Place > 0 })
 	if unplaced < 0 {
 		unplaced = len(fresh)
 	}
@@ -85,11 +88,12 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	return slices.Concat(fresh[:unplaced], due, fresh[unplaced:]), more, nil
 }
 
-// fresh are the events to publish for the first time; unnumbered is set if there are others, which have no position yet.
-func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRow, unnumbered bool, err error) {
-	rows, err = query.New(s.Pool).Fresh(ctx, query.FreshParams{At: now, After: s.sent, AtMost: batch})
-	if unnumbered = len(rows) > 0 && rows[0].Receipted && rows[0].Position == 0; unnumbered {
-		rows = rows[1:]
+// fresh are the events to publish for the first time; unnumbered are the lanes that have others, without a place yet.
+func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRow, unnumbered []int16, err error) {
+	lanes, sent := s.mine()
+	rows, err = query.New(s.Pool).Fresh(ctx, query.FreshParams{Lanes: lanes, Afters: sent, At: now, AtMost: batch})
+	for len(rows) > 0 && rows[0].Receipted && rows[0].Place == 0 {
+		unnumbered, rows = append(unnumbered, rows[0].Lane), rows[1:]
 	}
 	return rows, unnumbered, pg.Classify(err, "read new events")
 }
@@ -100,7 +104,8 @@ func (s *Sender) nextOverdue(ctx context.Context, now time.Time, found int) (tim
 	if found > 0 {
 		return now, nil
 	}
-	times, err := query.New(s.Pool).NextOverdue(ctx, ResendWindow)
+	lanes, _ := s.mine()
+	times, err := query.New(s.Pool).NextOverdue(ctx, query.NextOverdueParams{Lanes: lanes, ResendWindow: ResendWindow})
 	return slices.MinFunc(append(times, now.Add(s.ResendAfter)), time.Time.Compare), pg.Classify(err, "read when events are due")
 }
 
@@ -112,7 +117,8 @@ func (s *Sender) repeat(ctx context.Context) error {
 	}
 	s.setLost(false)
 	s.lookForOverdue(time.Time{})
-	if err := query.New(s.Pool).Repeat(ctx, s.Clock.Now()); err != nil {
+	lanes, _ := s.mine()
+	if err := query.New(s.Pool).Repeat(ctx, query.RepeatParams{Lanes: lanes, At: s.Clock.Now()}); err != nil {
 		s.setLost(true)
 		return pg.Classify(err, "have unconfirmed events sent again")
 	}
@@ -131,9 +137,9 @@ func (s *Sender) setLost(lost bool) {
 	s.lost = lost
 }
 
-// forget has the sender find out anew what was sent.
-func (s *Sender) forget() {
-	s.sent, s.overdue = 0, time.Time{}
+// forget has the sender find out anew what was sent of a lane.
+func (s *Sender) forget(lane int16) {
+	s.sent[lane], s.overdue = 0, time.Time{}
 }
 
 // lookForOverdue has the round that begins at or after at look for what is to be sent again.
@@ -143,24 +149,31 @@ func (s *Sender) lookForOverdue(at time.Time) {
 	}
 }
 
-// number gives positions to the events that have none.
-func (s *Sender) number(ctx context.Context) error {
+// number gives places to the events of lanes that have none.
+func (s *Sender) number(ctx context.Context, lanes []int16) error {
 	const most = 10 * batch
-	for numbered := (query.NumberRow{Events: most}); numbered.Events == most; {
+	for len(lanes) > 0 {
+		var numbered []query.NumberRow
 		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) (err error) {
 			q := query.New(tx)
-			if err := q.HoldCursor(ctx); err != nil {
+			if err := q.HoldCursor(ctx, lanes); err != nil {
 				return err
 			}
 			pg.Last(tx)
-			numbered, err = q.Number(ctx, most)
+			numbered, err = q.Number(ctx, query.NumberParams{Lanes: lanes, AtMost: most})
 			return err
 		})
 		if err != nil {
 			return pg.Classify(err, "number new events")
 		}
-		if numbered.Last <= s.sent { // the database was set back
-			s.forget()
+		lanes = nil
+		for _, of := range numbered {
+			if of.Place <= s.sent[of.Lane] { // the database was set back
+				s.forget(of.Lane)
+			}
+			if of.Events == most {
+				lanes = append(lanes, of.Lane)
+			}
 		}
 	}
 	return nil
@@ -192,7 +205,9 @@ func (s *Sender) note(ctx context.Context, done published) error {
 	if len(done.again.Ids) > 0 {
 		s.lookForOverdue(slices.MinFunc(done.again.NextAttempts, time.Time.Compare))
 	}
-	s.sent = max(s.sent, done.upTo)
+	for lane, place := range done.upTo {
+		s.sent[lane] = max(s.sent[lane], place)
+	}
 	return nil
 }
 
@@ -200,7 +215,7 @@ func (s *Sender) note(ctx context.Context, done published) error {
 func (s *Sender) take(payload []byte) {
 	if payload == nil {
 		s.setLost(true)
-		s.Wake()
+		s.told()
 		return
 	}
 	var r receipt
@@ -208,55 +223,75 @@ func (s *Sender) take(payload []byte) {
 		return // not a receipt that anybody waits for
 	}
 	s.mu.Lock()
-	if old, ok := s.receipts[r.Receiver]; !ok || old.Epoch != r.Epoch || old.Mark < r.Mark {
-		s.receipts[r.Receiver] = r
+	from := receiptOf{r.Receiver, r.Epoch}
+	if old, ok := s.receipts[from]; !ok || old < r.Mark {
+		if len(s.receipts) >= mostReceipts {
+			clear(s.receipts) // they come again
+		}
+		s.receipts[from] = r.Mark
 	}
 	s.mu.Unlock()
-	s.Wake()
+	s.told()
 }
 
-// settle raises the marks that receipts have brought and deletes what all receivers have.
+// settle raises the marks that receipts have brought and deletes what all receivers have. Receipts of lanes that another sender has are
+// for that one.
 func (s *Sender) settle(ctx context.Context) error {
 	s.mu.Lock()
 	receipts := s.receipts
-	s.receipts = map[string]receipt{}
+	s.receipts = map[receiptOf]int64{}
 	s.mu.Unlock()
 	if len(receipts) == 0 {
 		return nil
 	}
 	q := query.New(s.Pool)
-	state, err := q.State(ctx)
+	lanes, _ := s.mine()
+	states, err := q.State(ctx, lanes)
 	if err != nil {
-		return pg.Classify(err, "read the outbox's cursor")
+		return pg.Classify(err, "read the outbox's lanes")
 	}
-	for _, r := range receipts {
+	of := make(map[string]query.OutboxLane, len(states))
+	for _, state := range states {
+		of[state.Epoch] = state
+	}
+	confirmed := lanes[:0]
+	for from, mark := range receipts {
+		state, mine := of[from.epoch]
 		switch {
-		case r.Epoch != state.Epoch: // of an earlier sequence
-		case r.Mark > state.Position:
+		case !mine: // of an earlier sequence, or of a lane that is another's
+		case mark > state.Place:
 			s.Log.WarnContext(ctx, "a receiver has confirmed more than was ever sent: this database was set back; a new sequence begins",
-				"receiver", r.Receiver, "mark", r.Mark, telemetry.KeyPosition, state.Position)
-			return s.restart(ctx, state.Epoch)
-		default:
-			if err := q.Confirm(ctx, query.ConfirmParams{Receiver: r.Receiver, Mark: r.Mark, At: s.Clock.Now()}); err != nil {
-				return pg.Classify(err, "confirm up to %d for %s", r.Mark, r.Receiver)
+				"receiver", from.receiver, "mark", mark, telemetry.KeyPosition, state.Place, "lane", state.Lane)
+			if err := s.restart(ctx, state); err != nil {
+				return err
 			}
+			delete(of, state.Epoch)
+		default:
+			err := q.Confirm(ctx, query.ConfirmParams{Lane: state.Lane, Receiver: from.receiver, Mark: mark, At: s.Clock.Now()})
+			if err != nil {
+				return pg.Classify(err, "confirm up to %d of lane %d for %s", mark, state.Lane, from.receiver)
+			}
+			confirmed = append(confirmed, state.Lane)
 		}
 	}
+	if len(confirmed) == 0 {
+		return nil
+	}
 	s.lookForOverdue(time.Time{}) // the window moves
-	_, err = q.DeleteConfirmed(ctx, s.Receivers)
+	_, err = q.DeleteConfirmed(ctx, query.DeleteConfirmedParams{Lanes: confirmed, Receivers: s.Receivers})
 	return pg.Classify(err, "delete confirmed events")
 }
 
-// restart begins a new sequence with everything that is still held, unless another sender has done so already.
-func (s *Sender) restart(ctx context.Context, epoch string) error {
-	s.forget()
+// restart begins a new sequence of a lane with everything that is still held of it, unless another sender has done so already.
+func (s *Sender) restart(ctx context.Context, lane query.OutboxLane) error {
+	s.forget(lane.Lane)
 	err := pg.InTx(ctx, s.Pool, func(tx pgx.Tx) error {
 		q := query.New(tx)
-		cursor, err := q.LockCursor(ctx)
-		if err != nil || cursor.Epoch != epoch {
+		now, err := q.LockLane(ctx, lane.Lane)
+		if err != nil || now.Epoch != lane.Epoch {
 			return err
 		}
-		return begin(ctx, q)
+		return begin(ctx, q, lane.Lane)
 	})
-	return pg.Classify(err, "begin a new sequence")
+	return pg.Classify(err, "begin a new sequence of lane %d", lane.Lane)
 }

@@ -8,14 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
-	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
@@ -34,7 +32,7 @@ type Publisher interface {
 
 // SenderDeps is what a Sender needs.
 type SenderDeps struct {
-	// Pool is in the service's schema. The active sender takes one connection out of it, or past its pooler, for as long as it is active.
+	// Pool is in the service's schema. A sender takes one connection out of it, or past its pooler, for as long as it is active.
 	Pool  *pgxpool.Pool
 	Bus   Publisher
 	Clock clock.Clock
@@ -51,20 +49,26 @@ type SenderDeps struct {
 	ResendAtMost time.Duration
 }
 
-// Sender publishes what is in the outbox. doc.go describes how.
+// Sender publishes what is in the lanes of the outbox that it has. doc.go describes how.
 type Sender struct {
 	SenderDeps
-	wake chan struct{}
+	// wake is for commits of this process, of which the other senders have to hear, and news for everything else.
+	wake, news chan struct{}
 
-	// sent is the position up to which nothing waits for its first publication, and overdue when something may have to be
-	// sent again. Both belong to the rounds, and hold only what the table says as well; zero is right at any time.
-	sent    int64
+	// sent has the lanes of this sender, with the place up to which nothing waits for its first publication, and overdue is when something
+	// may have to be sent again. alone is set if there is no other sender. They belong to the rounds, and hold only what the database
+	// says as well; zero is right at any time.
+	sent    map[int16]int64
 	overdue time.Time
+	alone   bool
 
 	mu       sync.Mutex
-	receipts map[string]receipt // the latest of each receiver that has not been looked at
-	lost     bool               // what was sent before may be gone: it is sent again before anything else
+	receipts map[receiptOf]int64 // the latest marks that have not been looked at
+	lost     bool                // what was sent before may be gone: it is sent again before anything else
 }
+
+// receiptOf is what a mark is about: a receiver, and a sequence, which is that of a lane.
+type receiptOf struct{ receiver, epoch string }
 
 // NewSender is a sender that Run sets to work.
 func NewSender(d SenderDeps) *Sender {
@@ -75,11 +79,13 @@ func NewSender(d SenderDeps) *Sender {
 		d.ResendAtMost = time.Minute
 	}
 	d.ResendAtMost = max(d.ResendAtMost, d.ResendAfter)
-	return &Sender{SenderDeps: d, wake: make(chan struct{}, 1), receipts: map[string]receipt{}}
+	return &Sender{
+		SenderDeps: d, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), sent: map[int16]int64{}, receipts: map[receiptOf]int64{},
+	}
 }
 
 const (
-	// pollEvery is how soon the active sender finds what nobody woke it for, and a follower finds that it should lead.
+	// pollEvery is how soon a sender finds what nobody woke it for, and that the lanes are to be shared anew.
 	pollEvery = time.Second
 	// A round costs the same whether it publishes one event or many, here, in the database and in the stream, which writes to its disk
 	// once for a batch, and beside that of the commits. So the next one begins as much later as it published more: forEach event, and
@@ -92,10 +98,15 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// Wake notifies the active sender, here or in another replica, that something was committed. It never blocks.
-func (s *Sender) Wake() {
+// Wake notifies the senders, here and in other replicas, that something was committed. It never blocks.
+func (s *Sender) Wake() { poke(s.wake) }
+
+// told has this sender look, for a reason that concerns no other.
+func (s *Sender) told() { poke(s.news) }
+
+func poke(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -125,7 +136,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow waits for the next time to try to lead, and meanwhile passes on to the active sender what Wake says.
+// follow waits for the next time to try to be a sender, and meanwhile passes on to the only one what Wake says.
 func (s *Sender) follow(ctx context.Context) {
 	timer := s.Clock.NewTimer(pollEvery)
 	defer timer.Stop()
@@ -136,18 +147,18 @@ func (s *Sender) follow(ctx context.Context) {
 		case <-timer.C():
 			return
 		case <-s.wake:
-			if err := query.New(s.Pool).Notify(ctx); err != nil {
-				return // the poll of the active sender finds it
+			if err := query.New(s.Pool).Notify(ctx, ""); err != nil {
+				return // the poll of the sender finds it
 			}
 		}
 	}
 }
 
-// lead publishes for as long as this sender holds the lock. It returns false, and no error, if another one has it; true
-// says that it was the active one.
+// lead publishes for as long as this is one of the senders. It returns false, and no error, if one of the release before is the only one;
+// true says that it was a sender.
 func (s *Sender) lead(ctx context.Context) (led bool, err error) {
-	conn, err := s.lock(ctx)
-	if conn == nil || err != nil {
+	own, err := s.join(ctx)
+	if own == nil || err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -155,84 +166,90 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 	defer func() {
 		cancel(nil)
 		listener.Wait()
-		// The lock ends with the connection, whatever state that is in.
-		closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer stop()
-		_ = conn.Close(closing)
+		own.close(ctx)
 	}()
-	schema, err := query.New(conn).Schema(ctx)
-	if err != nil {
-		return true, pg.Classify(err, "ask for the schema")
-	}
-	if err := query.New(conn).Listen(ctx); err != nil {
-		return true, pg.Classify(err, "listen for new events")
-	}
 	if err := s.Bus.OnHint(ctx, receiptSubject(s.Name), s.take); err != nil {
 		return true, fmt.Errorf("listen for receipts: %w", err)
 	}
-	listener.Go(func() { cancel(s.listen(ctx, conn, schema)) })
+	listener.Go(func() { cancel(own.listen(ctx, s.told)) })
 	s.Log.InfoContext(ctx, "outbox sender is active")
-	s.forget()
-	err = s.rounds(ctx)
+	clear(s.sent)
+	err = s.rounds(ctx, own)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	return true, err
 }
 
-// lock takes the advisory lock with a connection of its own; nil if another sender has it.
-func (s *Sender) lock(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pg.Session(ctx, s.Pool)
-	if err != nil {
-		return nil, err
-	}
-	ok, err := query.New(conn).TryLock(ctx, s.Name)
-	if err != nil || !ok {
-		conn.Release()
-		return nil, pg.Classify(err, "take the lock of the active sender")
-	}
-	return conn.Hijack(), nil
-}
-
-// listen turns notifications of this schema into wakes. It returns when the connection, and with it the lock, is gone.
-func (s *Sender) listen(ctx context.Context, conn *pgx.Conn, schema string) error {
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return pg.Classify(err, "hold the lock of the active sender")
-		}
-		if n.Payload == schema {
-			s.Wake()
-		}
-	}
-}
-
 // rounds publishes and takes receipts until ctx ends or the database fails.
-func (s *Sender) rounds(ctx context.Context) error {
+func (s *Sender) rounds(ctx context.Context, own *session) error {
+	var shared time.Time
 	for {
 		began := s.Clock.Now()
+		if began.Sub(shared) >= pollEvery {
+			if err := s.share(ctx, own); err != nil {
+				return err
+			}
+			shared = began
+		}
 		sent, more, err := s.round(ctx)
-		woken := s.wake
+		away := errors.Is(err, errBusAway)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, errBusAway):
+		case away:
 			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyError, err)
-			woken = nil // it would not help, and the bus has waited for seconds itself
 		case err != nil:
 			return err
 		case more:
+			s.passOn(ctx, own)
 			continue
 		}
-		timer := s.Clock.NewTimer(pollEvery)
+		s.wait(ctx, own, away, began.Add(pause(sent)))
+	}
+}
+
+// wait waits for something to do, for pollEvery at most, and then for the time of the next round: what is added meanwhile goes with it. Where
+// the bus is away, being woken would not help, and the bus has waited for seconds itself.
+func (s *Sender) wait(ctx context.Context, own *session, away bool, next time.Time) {
+	timer := s.Clock.NewTimer(pollEvery)
+	defer timer.Stop()
+	news := s.news
+	if away {
+		news = nil
+	}
+	for {
 		select {
 		case <-ctx.Done():
-		case <-woken:
-			// What is added while it waits goes with this round.
-			_ = clock.Sleep(ctx, s.Clock, pause(sent)-s.Clock.Now().Sub(began)) // ends early only with ctx
+			return
 		case <-timer.C():
+			return
+		case <-s.wake:
+			s.tell(ctx, own)
+			if away {
+				continue
+			}
+		case <-news:
+			s.passOn(ctx, own)
 		}
-		timer.Stop()
+		_ = clock.Sleep(ctx, s.Clock, next.Sub(s.Clock.Now())) // ends early only with ctx
+		return
+	}
+}
+
+// passOn tells the other senders of what Wake has said meanwhile.
+func (s *Sender) passOn(ctx context.Context, own *session) {
+	select {
+	case <-s.wake:
+		s.tell(ctx, own)
+	default:
+	}
+}
+
+// tell tells the other senders of commits of this process, whose events may be in their lanes.
+func (s *Sender) tell(ctx context.Context, own *session) {
+	if !s.alone {
+		_ = query.New(s.Pool).Notify(ctx, own.name()) // else their poll finds it
 	}
 }
 

@@ -163,10 +163,16 @@ lockstep_outbox_events 3
 # HELP lockstep_outbox_failing_events Unconfirmed events of the outbox that the bus has refused.
 # TYPE lockstep_outbox_failing_events gauge
 lockstep_outbox_failing_events 1
+# HELP lockstep_outbox_senders Replicas that send events of the outbox, each in lanes of its own.
+# TYPE lockstep_outbox_senders gauge
+lockstep_outbox_senders 0
+# HELP lockstep_outbox_unsent_lanes Lanes of the outbox that no replica sends at the moment.
+# TYPE lockstep_outbox_unsent_lanes gauge
+lockstep_outbox_unsent_lanes 8
 `
 	compare := func() error {
 		return testutil.CollectAndCompare(outbox.Metrics(s.from), strings.NewReader(want), "lockstep_outbox_events",
-			"lockstep_outbox_failing_events")
+			"lockstep_outbox_failing_events", "lockstep_outbox_senders", "lockstep_outbox_unsent_lanes")
 	}
 	err := compare()
 	for tries := 1; err != nil && tries < 10; tries++ { // a database on a busy machine may be too slow for a scrape
@@ -284,7 +290,7 @@ func TestASenderWhoseDatabaseWasSetBackBeginsANewSequence(t *testing.T) {
 	s.round()
 	s.deliver(s.stream.take()...)
 	// The database comes back from a backup that knows only of "a"; "d" is added after that.
-	_, err := s.from.Exec(t.Context(), `DELETE FROM outbox WHERE event_id <> 'a'; UPDATE outbox_cursor SET position = 1`)
+	_, err := s.from.Exec(t.Context(), `DELETE FROM outbox WHERE event_id <> 'a'; UPDATE outbox_lane SET place = least(place, 1)`)
 	s.must(err)
 	s.add("d")
 	s.round()

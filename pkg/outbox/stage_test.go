@@ -182,9 +182,13 @@ func (s *stage) hear() {
 	}
 }
 
-func started(id string) event.Event {
+// started is an event of the run of rollout 7: all of them are in one lane.
+func started(id string) event.Event { return startedBy("rollout-7", id) }
+
+// startedBy is an event of a run.
+func startedBy(run, id string) event.Event {
 	e, err := event.New(event.Header{
-		ID: id, Source: "/services/workflow", Organization: 1, Correlation: "c-" + id, Causation: "k-" + id, Time: time.Unix(1_800_000_000, 0),
+		ID: id, Source: "/services/workflow", Organization: 1, Correlation: run, Causation: "k-" + id, Time: time.Unix(1_800_000_000, 0),
 	}, event.RolloutStarted{RolloutID: 7})
 	if err != nil {
 		panic(err)

@@ -1,120 +1,160 @@
 -- name: Add :exec
 -- Add stores events in the order of the arrays; an event that is stored already stays as it is.
-INSERT INTO outbox (source, event_id, event, receipted)
-SELECT unnest(sqlc.arg(sources)::text[]), unnest(sqlc.arg(event_ids)::text[]), unnest(sqlc.arg(events)::text[])::json, unnest(sqlc.arg(receipted)::boolean[])
+INSERT INTO outbox (source, event_id, event, receipted, lane)
+SELECT unnest(sqlc.arg(sources)::text[]), unnest(sqlc.arg(event_ids)::text[]), unnest(sqlc.arg(events)::text[])::json, unnest(sqlc.arg(receipted)::boolean[]),
+    unnest(sqlc.arg(lanes)::smallint[])
 ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING;
 
 -- name: AddNumbered :exec
--- Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
--- commits and without a gap. While another transaction holds the cursor, and behind events that have no position yet, nothing gets one:
--- the sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the position given to
--- it here would stay empty: the statement fails then.
+-- Add, which gives the places as well: each lane that it touches stays locked until the transaction ends, so that they are given in the
+-- order of commits and without a gap. In a lane that another transaction holds, and behind events that have no place yet, nothing gets one:
+-- the lane's sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the place given
+-- to it here would stay empty: the statement fails then.
 WITH added AS (
-    SELECT u.source, u.event_id, u.event, u.receipted, u.place, u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered
+    SELECT u.source, u.event_id, u.event, u.receipted, u.lane, u.rank,
+        u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = u.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL AS numbered
     FROM (
         SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[])::json AS event,
-            unnest(sqlc.arg(receipted)::boolean[]) AS receipted, generate_subscripts(sqlc.arg(sources)::text[], 1) AS place
+            unnest(sqlc.arg(receipted)::boolean[]) AS receipted, unnest(sqlc.arg(lanes)::smallint[]) AS lane, generate_subscripts(sqlc.arg(sources)::text[], 1) AS rank
     ) AS u
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
+), wanted AS (
+    SELECT added.lane, count(*) AS events FROM added WHERE added.numbered GROUP BY added.lane
+), free AS (
+    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR UPDATE SKIP LOCKED
 ), moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
-    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED) RETURNING outbox_cursor.position
+    UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
+    WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane RETURNING outbox_lane.lane, outbox_lane.place
 )
-INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
-    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
-FROM added LEFT JOIN moved ON true
-ORDER BY added.place;
+INSERT INTO outbox (source, event_id, event, receipted, lane, place)
+SELECT added.source, added.event_id, added.event, added.receipted, added.lane, CASE WHEN added.numbered
+    THEN moved.place + 1 - row_number() OVER (PARTITION BY added.lane, added.numbered ORDER BY added.rank DESC) END
+FROM added LEFT JOIN moved ON moved.lane = added.lane
+ORDER BY added.rank;
 
 -- name: AddNew :exec
--- AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones each is,
--- from 1; 0 for one that gets no position.
-WITH moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN sqlc.arg(positions)::bigint ELSE 0 END
-    FROM (SELECT (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered) AS a
-    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED)
-    RETURNING outbox_cursor.position - sqlc.arg(positions)::bigint AS base, a.numbered
+-- AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones of its lane
+-- each is, from 1; 0 for one that gets no place. wanted and counts say how many places which lanes need.
+WITH wanted AS (
+    SELECT unnest(sqlc.arg(wanted)::smallint[]) AS lane, unnest(sqlc.arg(counts)::bigint[]) AS events
+), free AS (
+    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (sqlc.arg(wanted)::smallint[]) FOR UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
+    WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane
+      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = wanted.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
+    RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base
 )
-INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT u.source, u.event_id, u.event::json, u.rank > 0, CASE WHEN u.rank > 0 AND moved.numbered THEN moved.base + u.rank END
+INSERT INTO outbox (source, event_id, event, receipted, lane, place)
+SELECT u.source, u.event_id, u.event::json, u.rank > 0, u.lane, CASE WHEN u.rank > 0 THEN moved.base + u.rank END
 FROM (
     SELECT unnest(sqlc.arg(sources)::text[]) AS source, unnest(sqlc.arg(event_ids)::text[]) AS event_id, unnest(sqlc.arg(events)::text[]) AS event,
-        unnest(sqlc.arg(ranks)::bigint[]) AS rank
-) AS u LEFT JOIN moved ON true;
+        unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(ranks)::bigint[]) AS rank
+) AS u LEFT JOIN moved ON moved.lane = u.lane;
 
--- name: TryLock :one
--- TryLock makes this session the schema's only active sender of that name, if no other session is.
-SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/' || sqlc.arg(sender)::text, 0))::boolean;
+-- name: Join :one
+-- Join makes this session one of the schema's senders of that name, unless one of the release before is its only one.
+SELECT pg_try_advisory_lock_shared(hashtextextended(current_schema() || '/outbox/' || sqlc.arg(sender)::text, 0))::boolean;
+
+-- name: TakeLanes :many
+-- TakeLanes makes this session the only sender of those lanes that have none.
+SELECT wanted.lane FROM outbox_lane AS wanted
+WHERE CASE WHEN wanted.lane = ANY (sqlc.arg(lanes)::smallint[]) -- a CASE, so that no other lane is locked
+    THEN pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/lane/' || wanted.lane, 0)) END;
+
+-- name: LeaveLanes :exec
+SELECT pg_advisory_unlock(hashtextextended(current_schema() || '/outbox/lane/' || wanted.lane, 0))
+FROM outbox_lane AS wanted WHERE wanted.lane = ANY (sqlc.arg(lanes)::smallint[]);
 
 -- name: Listen :exec
 LISTEN lockstep_outbox;
 
 -- name: Notify :exec
--- Notify wakes the active sender of this schema, wherever it runs.
-SELECT pg_notify('lockstep_outbox', current_schema()::text);
+-- Notify wakes the senders of this schema, wherever they run, but for the one that is named, if any.
+SELECT pg_notify('lockstep_outbox', current_schema() || sqlc.arg(but)::text);
 
 -- name: Schema :one
 SELECT current_schema()::text;
 
--- name: LockCursor :one
--- LockCursor keeps other senders from giving out positions until the transaction ends.
-SELECT epoch, position FROM outbox_cursor FOR UPDATE;
+-- name: LockLane :one
+-- LockLane keeps others from giving out places of a lane until the transaction ends.
+SELECT epoch, place FROM outbox_lane WHERE lane = sqlc.arg(lane) FOR UPDATE;
 
 -- name: HoldCursor :exec
--- HoldCursor is LockCursor for the numbering, which is a statement of its own so that it sees what the transaction before it
--- has committed.
-SELECT FROM outbox_cursor FOR UPDATE;
+-- HoldCursor is LockLane for the numbering of several lanes, which is a statement of its own so that it sees what the transactions before
+-- it have committed.
+SELECT FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::smallint[]) ORDER BY lane FOR UPDATE;
 
--- name: Number :one
--- Number gives the next positions to the oldest events that have none, and says how many there were, and the last position.
+-- name: Number :many
+-- Number gives the next places to the oldest events of lanes that have none, and says how many there were, and the last place of each. What
+-- was sent under another place, or by the release before, is due at once.
 WITH fresh AS (
-    SELECT oldest.id, outbox_cursor.position + row_number() OVER (ORDER BY oldest.id) AS position
-    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT sqlc.arg(at_most)::integer) AS oldest, outbox_cursor
+    SELECT oldest.id, c.place + row_number() OVER (PARTITION BY c.lane ORDER BY oldest.id) AS place
+    FROM outbox_lane c CROSS JOIN LATERAL (
+        SELECT o.id FROM outbox o WHERE o.lane = c.lane AND o.receipted AND o.place IS NULL ORDER BY o.id LIMIT sqlc.arg(at_most)::integer
+    ) AS oldest
+    WHERE c.lane = ANY (sqlc.arg(lanes)::smallint[])
 ), numbered AS (
-    UPDATE outbox SET position = fresh.position FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.position
+    UPDATE outbox SET place = fresh.place, next_attempt_at = CASE WHEN outbox.attempts > 0 THEN '-infinity' ELSE outbox.next_attempt_at END
+    FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.lane, outbox.place
+), last AS (
+    SELECT numbered.lane, count(*)::bigint AS events, max(numbered.place)::bigint AS place FROM numbered GROUP BY numbered.lane
 ), moved AS (
-    UPDATE outbox_cursor SET position = (SELECT max(numbered.position) FROM numbered) WHERE EXISTS (SELECT FROM numbered)
+    UPDATE outbox_lane SET place = last.place FROM last WHERE outbox_lane.lane = last.lane
 )
-SELECT count(*)::bigint AS events, coalesce(max(numbered.position), 0)::bigint AS last FROM numbered;
+SELECT last.lane, last.events, last.place FROM last;
 
--- name: State :one
--- State is the sequence's name and the last position given out.
-SELECT epoch, position FROM outbox_cursor;
+-- name: State :many
+-- State is the name of each lane's sequence and the last place given out.
+SELECT lane, epoch, place FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::smallint[]);
 
 -- name: Fresh :many
--- Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
--- known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
--- still held. Where there are events that are to get one, the first row is one of these, and stands for all: an outbox in which
--- nothing is new is asked this one question.
-SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch,
-    coalesce((SELECT min(held.position) FROM outbox held), c.position + 1)::bigint AS base
-FROM outbox_cursor c, (
-    (SELECT u.id, u.event, u.position, u.attempts, u.receipted FROM outbox u
-     WHERE NOT u.receipted AND u.next_attempt_at <= sqlc.arg(at)::timestamptz ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
+-- Fresh are the events of lanes to publish for the first time, those of each lane in the order of their places, of which those up to after are
+-- known; before them come those that get no place. Each says what sequence it is in, and the lowest place of its lane that is
+-- still held. Where there are events that are to get one, one of each such lane comes first, and stands for all: an outbox in which
+-- nothing is new is asked this one question. The lanes take turns, so that a long one delays no other.
+WITH mine AS MATERIALIZED (
+    SELECT asked.lane, asked.after, c.epoch, coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
+    FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(afters)::bigint[]) AS after) AS asked JOIN outbox_lane c ON c.lane = asked.lane
+)
+SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, o.lane, mine.epoch, mine.base
+FROM (
+    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM outbox u
+     WHERE NOT u.receipted AND u.lane = ANY (sqlc.arg(lanes)::smallint[]) AND u.next_attempt_at <= sqlc.arg(at)::timestamptz
+     ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
     UNION ALL
-    (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
-     WHERE n.position > sqlc.arg(after)::bigint AND n.attempts = 0 ORDER BY n.position LIMIT sqlc.arg(at_most)::integer)
+    (SELECT n.id, n.event, n.place, n.attempts, n.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT f.id, f.event, f.place, f.attempts, f.receipted FROM outbox f
+         WHERE f.lane = m.lane AND f.place > m.after AND f.attempts = 0 ORDER BY f.place LIMIT sqlc.arg(at_most)::integer
+     ) AS n ORDER BY n.place - m.after, m.lane LIMIT sqlc.arg(at_most)::integer)
     UNION ALL
-    (SELECT w.id, w.event, w.position, w.attempts, w.receipted FROM outbox w
-     WHERE w.receipted AND w.position IS NULL ORDER BY w.id LIMIT 1)
+    (SELECT w.id, w.event, w.place, w.attempts, w.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT e.id, e.event, e.place, e.attempts, e.receipted FROM outbox e
+         WHERE e.lane = m.lane AND e.receipted AND e.place IS NULL ORDER BY e.id LIMIT 1
+     ) AS w)
 ) AS o
-ORDER BY (o.receipted AND o.position IS NULL) DESC, o.position NULLS FIRST, o.id;
+JOIN mine ON mine.lane = o.lane
+ORDER BY (o.receipted AND o.place IS NULL) DESC, o.place - mine.after NULLS FIRST, o.id;
 
 -- name: Overdue :many
--- Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
--- They are searched in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
-SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch, b.base
-FROM outbox_cursor c, (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
-WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint
-  AND (o.attempts > 0 OR o.position <= sqlc.arg(sent)::bigint) AND o.next_attempt_at <= sqlc.arg(at)::timestamptz
-ORDER BY o.position
+-- Overdue are the events of lanes that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
+-- They are searched in a window of the lowest places of each lane, so that a receiver that is away for days is not sent everything again and again.
+SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, c.lane, c.epoch, b.base
+FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(sent)::bigint[]) AS sent) AS mine
+JOIN outbox_lane c ON c.lane = mine.lane
+CROSS JOIN LATERAL (SELECT coalesce(min(held.place), 0)::bigint AS base FROM outbox held WHERE held.lane = mine.lane) AS b
+JOIN outbox o ON o.lane = mine.lane AND o.place >= b.base AND o.place < b.base + sqlc.arg(resend_window)::bigint
+WHERE (o.attempts > 0 OR o.place <= mine.sent) AND o.next_attempt_at <= sqlc.arg(at)::timestamptz
+ORDER BY o.place - b.base, o.lane
 LIMIT sqlc.arg(at_most)::integer;
 
 -- name: NextOverdue :many
 -- NextOverdue is when the first of those becomes due that Overdue did not find; no row if there is none.
 SELECT o.next_attempt_at
-FROM (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
-WHERE o.position >= b.base AND o.position < b.base + sqlc.arg(resend_window)::bigint AND o.attempts > 0
+FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane) AS mine
+CROSS JOIN LATERAL (SELECT coalesce(min(held.place), 0)::bigint AS base FROM outbox held WHERE held.lane = mine.lane) AS b
+JOIN outbox o ON o.lane = mine.lane AND o.place >= b.base AND o.place < b.base + sqlc.arg(resend_window)::bigint
+WHERE o.attempts > 0
 ORDER BY o.next_attempt_at
 LIMIT 1;
 
@@ -129,8 +169,9 @@ FROM (SELECT unnest(sqlc.arg(ids)::bigint[]) AS id, unnest(sqlc.arg(next_attempt
 WHERE outbox.id = sent.id;
 
 -- name: Repeat :exec
--- Repeat makes due at once what was published and is not confirmed. One that was never published is due when it is due.
-UPDATE outbox SET next_attempt_at = sqlc.arg(at)::timestamptz WHERE attempts > 0 AND last_error IS NULL AND next_attempt_at > sqlc.arg(at)::timestamptz;
+-- Repeat makes due at once what was published of lanes and is not confirmed. One that was never published is due when it is due.
+UPDATE outbox SET next_attempt_at = sqlc.arg(at)::timestamptz
+WHERE lane = ANY (sqlc.arg(lanes)::smallint[]) AND attempts > 0 AND last_error IS NULL AND next_attempt_at > sqlc.arg(at)::timestamptz;
 
 -- name: Postpone :exec
 -- Postpone notes why an event could not be published.
@@ -141,25 +182,38 @@ UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sqlc.arg(next_attem
 DELETE FROM outbox WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: Confirm :exec
--- Confirm raises the mark of a receiver.
-INSERT INTO outbox_receiver (receiver, mark, confirmed_at) VALUES (sqlc.arg(receiver), sqlc.arg(mark), sqlc.arg(at))
-ON CONFLICT (receiver) DO UPDATE SET mark = greatest(outbox_receiver.mark, excluded.mark), confirmed_at = excluded.confirmed_at;
+-- Confirm raises the mark of a receiver in a lane.
+INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at) VALUES (sqlc.arg(lane), sqlc.arg(receiver), sqlc.arg(mark), sqlc.arg(at))
+ON CONFLICT (lane, receiver) DO UPDATE SET mark = greatest(outbox_mark.mark, excluded.mark), confirmed_at = excluded.confirmed_at;
 
 -- name: DeleteConfirmed :execrows
--- DeleteConfirmed drops what every receiver given has confirmed. One that has never answered has confirmed nothing.
-DELETE FROM outbox WHERE position <= (
-    SELECT min(coalesce(r.mark, 0)) FROM unnest(sqlc.arg(receivers)::text[]) AS wanted (receiver) LEFT JOIN outbox_receiver r USING (receiver)
-);
+-- DeleteConfirmed drops what every receiver given has confirmed of lanes. One that has never answered has confirmed nothing.
+DELETE FROM outbox USING (
+    SELECT mine.lane, min(coalesce(r.mark, 0)) AS mark
+    FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane) AS mine CROSS JOIN unnest(sqlc.arg(receivers)::text[]) AS wanted (receiver)
+    LEFT JOIN outbox_mark r ON r.lane = mine.lane AND r.receiver = wanted.receiver GROUP BY mine.lane
+) AS confirmed
+WHERE outbox.lane = confirmed.lane AND outbox.place <= confirmed.mark;
 
 -- name: NewEpoch :exec
 -- NewEpoch begins a new sequence.
-UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0;
+UPDATE outbox_lane SET epoch = gen_random_uuid()::text, place = 0 WHERE lane = sqlc.arg(lane);
 
 -- name: Unnumber :exec
--- Unnumber puts every event back to before it had a position.
-UPDATE outbox SET position = NULL, next_attempt_at = '-infinity' WHERE position IS NOT NULL;
+-- Unnumber puts every event of a lane back to before it had a place.
+UPDATE outbox SET place = NULL, next_attempt_at = '-infinity' WHERE lane = sqlc.arg(lane) AND place IS NOT NULL;
 
 -- name: ForgetMarks :exec
+UPDATE outbox_mark SET mark = 0 WHERE lane = sqlc.arg(lane);
+
+-- name: Former :exec
+-- Former begins a new sequence for the release before, should it run here again.
+UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0;
+
+-- name: FormerPositions :exec
+UPDATE outbox SET position = NULL WHERE position IS NOT NULL;
+
+-- name: FormerMarks :exec
 UPDATE outbox_receiver SET mark = 0;
 
 -- name: Backlog :one

@@ -38,12 +38,27 @@ type Outbox struct {
 	NextAttemptAt time.Time
 	LastError     *string
 	AddedAt       time.Time
+	Lane          int16
+	Place         *int64
 }
 
 type OutboxCursor struct {
 	OnlyRow  bool
 	Epoch    string
 	Position int64
+}
+
+type OutboxLane struct {
+	Lane  int16
+	Epoch string
+	Place int64
+}
+
+type OutboxMark struct {
+	Lane        int16
+	Receiver    string
+	Mark        int64
+	ConfirmedAt time.Time
 }
 
 type OutboxReceiver struct {

@@ -11,8 +11,9 @@ import (
 )
 
 const add = `-- name: Add :exec
-INSERT INTO outbox (source, event_id, event, receipted)
-SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[])::json, unnest($4::boolean[])
+INSERT INTO outbox (source, event_id, event, receipted, lane)
+SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[])::json, unnest($4::boolean[]),
+    unnest($5::smallint[])
 ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING
 `
 
@@ -21,6 +22,7 @@ type AddParams struct {
 	EventIds  []string
 	Events    []string
 	Receipted []bool
+	Lanes     []int16
 }
 
 // Add stores events in the order of the arrays; an event that is stored already stays as it is.
@@ -30,63 +32,77 @@ func (q *Queries) Add(ctx context.Context, arg AddParams) error {
 		arg.EventIds,
 		arg.Events,
 		arg.Receipted,
+		arg.Lanes,
 	)
 	return err
 }
 
 const addNew = `-- name: AddNew :exec
-WITH moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + CASE WHEN a.numbered THEN $5::bigint ELSE 0 END
-    FROM (SELECT (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered) AS a
-    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED)
-    RETURNING outbox_cursor.position - $5::bigint AS base, a.numbered
+WITH wanted AS (
+    SELECT unnest($6::smallint[]) AS lane, unnest($7::bigint[]) AS events
+), free AS (
+    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY ($6::smallint[]) FOR UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
+    WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane
+      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = wanted.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
+    RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base
 )
-INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT u.source, u.event_id, u.event::json, u.rank > 0, CASE WHEN u.rank > 0 AND moved.numbered THEN moved.base + u.rank END
+INSERT INTO outbox (source, event_id, event, receipted, lane, place)
+SELECT u.source, u.event_id, u.event::json, u.rank > 0, u.lane, CASE WHEN u.rank > 0 THEN moved.base + u.rank END
 FROM (
     SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[]) AS event,
-        unnest($4::bigint[]) AS rank
-) AS u LEFT JOIN moved ON true
+        unnest($4::smallint[]) AS lane, unnest($5::bigint[]) AS rank
+) AS u LEFT JOIN moved ON moved.lane = u.lane
 `
 
 type AddNewParams struct {
-	Sources   []string
-	EventIds  []string
-	Events    []string
-	Ranks     []int64
-	Positions int64
+	Sources  []string
+	EventIds []string
+	Events   []string
+	Lanes    []int16
+	Ranks    []int64
+	Wanted   []int16
+	Counts   []int64
 }
 
-// AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones each is,
-// from 1; 0 for one that gets no position.
+// AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones of its lane
+// each is, from 1; 0 for one that gets no place. wanted and counts say how many places which lanes need.
 func (q *Queries) AddNew(ctx context.Context, arg AddNewParams) error {
 	_, err := q.db.Exec(ctx, addNew,
 		arg.Sources,
 		arg.EventIds,
 		arg.Events,
+		arg.Lanes,
 		arg.Ranks,
-		arg.Positions,
+		arg.Wanted,
+		arg.Counts,
 	)
 	return err
 }
 
 const addNumbered = `-- name: AddNumbered :exec
 WITH added AS (
-    SELECT u.source, u.event_id, u.event, u.receipted, u.place, u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) IS NULL AS numbered
+    SELECT u.source, u.event_id, u.event, u.receipted, u.lane, u.rank,
+        u.receipted AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = u.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL AS numbered
     FROM (
         SELECT unnest($1::text[]) AS source, unnest($2::text[]) AS event_id, unnest($3::text[])::json AS event,
-            unnest($4::boolean[]) AS receipted, generate_subscripts($1::text[], 1) AS place
+            unnest($4::boolean[]) AS receipted, unnest($5::smallint[]) AS lane, generate_subscripts($1::text[], 1) AS rank
     ) AS u
     WHERE NOT EXISTS (SELECT FROM outbox there WHERE there.source = u.source AND there.event_id = u.event_id)
+), wanted AS (
+    SELECT added.lane, count(*) AS events FROM added WHERE added.numbered GROUP BY added.lane
+), free AS (
+    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR UPDATE SKIP LOCKED
 ), moved AS (
-    UPDATE outbox_cursor SET position = outbox_cursor.position + (SELECT count(*) FROM added WHERE added.numbered)
-    WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED) RETURNING outbox_cursor.position
+    UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
+    WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane RETURNING outbox_lane.lane, outbox_lane.place
 )
-INSERT INTO outbox (source, event_id, event, receipted, position)
-SELECT added.source, added.event_id, added.event, added.receipted, CASE WHEN added.numbered
-    THEN moved.position + 1 - row_number() OVER (PARTITION BY added.numbered ORDER BY added.place DESC) END
-FROM added LEFT JOIN moved ON true
-ORDER BY added.place
+INSERT INTO outbox (source, event_id, event, receipted, lane, place)
+SELECT added.source, added.event_id, added.event, added.receipted, added.lane, CASE WHEN added.numbered
+    THEN moved.place + 1 - row_number() OVER (PARTITION BY added.lane, added.numbered ORDER BY added.rank DESC) END
+FROM added LEFT JOIN moved ON moved.lane = added.lane
+ORDER BY added.rank
 `
 
 type AddNumberedParams struct {
@@ -94,18 +110,20 @@ type AddNumberedParams struct {
 	EventIds  []string
 	Events    []string
 	Receipted []bool
+	Lanes     []int16
 }
 
-// Add, which gives the positions as well: the cursor stays locked until the transaction ends, so that they are given in the order of
-// commits and without a gap. While another transaction holds the cursor, and behind events that have no position yet, nothing gets one:
-// the sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the position given to
-// it here would stay empty: the statement fails then.
+// Add, which gives the places as well: each lane that it touches stays locked until the transaction ends, so that they are given in the
+// order of commits and without a gap. In a lane that another transaction holds, and behind events that have no place yet, nothing gets one:
+// the lane's sender gives them in their order, and nobody waits. Were an event added by another transaction at this moment, the place given
+// to it here would stay empty: the statement fails then.
 func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error {
 	_, err := q.db.Exec(ctx, addNumbered,
 		arg.Sources,
 		arg.EventIds,
 		arg.Events,
 		arg.Receipted,
+		arg.Lanes,
 	)
 	return err
 }
@@ -131,31 +149,45 @@ func (q *Queries) Backlog(ctx context.Context, most int32) (BacklogRow, error) {
 }
 
 const confirm = `-- name: Confirm :exec
-INSERT INTO outbox_receiver (receiver, mark, confirmed_at) VALUES ($1, $2, $3)
-ON CONFLICT (receiver) DO UPDATE SET mark = greatest(outbox_receiver.mark, excluded.mark), confirmed_at = excluded.confirmed_at
+INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (lane, receiver) DO UPDATE SET mark = greatest(outbox_mark.mark, excluded.mark), confirmed_at = excluded.confirmed_at
 `
 
 type ConfirmParams struct {
+	Lane     int16
 	Receiver string
 	Mark     int64
 	At       time.Time
 }
 
-// Confirm raises the mark of a receiver.
+// Confirm raises the mark of a receiver in a lane.
 func (q *Queries) Confirm(ctx context.Context, arg ConfirmParams) error {
-	_, err := q.db.Exec(ctx, confirm, arg.Receiver, arg.Mark, arg.At)
+	_, err := q.db.Exec(ctx, confirm,
+		arg.Lane,
+		arg.Receiver,
+		arg.Mark,
+		arg.At,
+	)
 	return err
 }
 
 const deleteConfirmed = `-- name: DeleteConfirmed :execrows
-DELETE FROM outbox WHERE position <= (
-    SELECT min(coalesce(r.mark, 0)) FROM unnest($1::text[]) AS wanted (receiver) LEFT JOIN outbox_receiver r USING (receiver)
-)
+DELETE FROM outbox USING (
+    SELECT mine.lane, min(coalesce(r.mark, 0)) AS mark
+    FROM (SELECT unnest($1::smallint[]) AS lane) AS mine CROSS JOIN unnest($2::text[]) AS wanted (receiver)
+    LEFT JOIN outbox_mark r ON r.lane = mine.lane AND r.receiver = wanted.receiver GROUP BY mine.lane
+) AS confirmed
+WHERE outbox.lane = confirmed.lane AND outbox.place <= confirmed.mark
 `
 
-// DeleteConfirmed drops what every receiver given has confirmed. One that has never answered has confirmed nothing.
-func (q *Queries) DeleteConfirmed(ctx context.Context, receivers []string) (int64, error) {
-	result, err := q.db.Exec(ctx, deleteConfirmed, receivers)
+type DeleteConfirmedParams struct {
+	Lanes     []int16
+	Receivers []string
+}
+
+// DeleteConfirmed drops what every receiver given has confirmed of lanes. One that has never answered has confirmed nothing.
+func (q *Queries) DeleteConfirmed(ctx context.Context, arg DeleteConfirmedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteConfirmed, arg.Lanes, arg.Receivers)
 	if err != nil {
 		return 0, err
 	}
@@ -173,52 +205,96 @@ func (q *Queries) Forget(ctx context.Context, ids []int64) error {
 }
 
 const forgetMarks = `-- name: ForgetMarks :exec
+UPDATE outbox_mark SET mark = 0 WHERE lane = $1
+`
+
+func (q *Queries) ForgetMarks(ctx context.Context, lane int16) error {
+	_, err := q.db.Exec(ctx, forgetMarks, lane)
+	return err
+}
+
+const former = `-- name: Former :exec
+UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0
+`
+
+// Former begins a new sequence for the release before, should it run here again.
+func (q *Queries) Former(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, former)
+	return err
+}
+
+const formerMarks = `-- name: FormerMarks :exec
 UPDATE outbox_receiver SET mark = 0
 `
 
-func (q *Queries) ForgetMarks(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetMarks)
+func (q *Queries) FormerMarks(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, formerMarks)
+	return err
+}
+
+const formerPositions = `-- name: FormerPositions :exec
+UPDATE outbox SET position = NULL WHERE position IS NOT NULL
+`
+
+func (q *Queries) FormerPositions(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, formerPositions)
 	return err
 }
 
 const fresh = `-- name: Fresh :many
-SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch,
-    coalesce((SELECT min(held.position) FROM outbox held), c.position + 1)::bigint AS base
-FROM outbox_cursor c, (
-    (SELECT u.id, u.event, u.position, u.attempts, u.receipted FROM outbox u
-     WHERE NOT u.receipted AND u.next_attempt_at <= $1::timestamptz ORDER BY u.id LIMIT $2::integer)
+WITH mine AS MATERIALIZED (
+    SELECT asked.lane, asked.after, c.epoch, coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
+    FROM (SELECT unnest($1::smallint[]) AS lane, unnest($4::bigint[]) AS after) AS asked JOIN outbox_lane c ON c.lane = asked.lane
+)
+SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, o.lane, mine.epoch, mine.base
+FROM (
+    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM outbox u
+     WHERE NOT u.receipted AND u.lane = ANY ($1::smallint[]) AND u.next_attempt_at <= $2::timestamptz
+     ORDER BY u.id LIMIT $3::integer)
     UNION ALL
-    (SELECT n.id, n.event, n.position, n.attempts, n.receipted FROM outbox n
-     WHERE n.position > $3::bigint AND n.attempts = 0 ORDER BY n.position LIMIT $2::integer)
+    (SELECT n.id, n.event, n.place, n.attempts, n.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT f.id, f.event, f.place, f.attempts, f.receipted FROM outbox f
+         WHERE f.lane = m.lane AND f.place > m.after AND f.attempts = 0 ORDER BY f.place LIMIT $3::integer
+     ) AS n ORDER BY n.place - m.after, m.lane LIMIT $3::integer)
     UNION ALL
-    (SELECT w.id, w.event, w.position, w.attempts, w.receipted FROM outbox w
-     WHERE w.receipted AND w.position IS NULL ORDER BY w.id LIMIT 1)
+    (SELECT w.id, w.event, w.place, w.attempts, w.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT e.id, e.event, e.place, e.attempts, e.receipted FROM outbox e
+         WHERE e.lane = m.lane AND e.receipted AND e.place IS NULL ORDER BY e.id LIMIT 1
+     ) AS w)
 ) AS o
-ORDER BY (o.receipted AND o.position IS NULL) DESC, o.position NULLS FIRST, o.id
+JOIN mine ON mine.lane = o.lane
+ORDER BY (o.receipted AND o.place IS NULL) DESC, o.place - mine.after NULLS FIRST, o.id
 `
 
 type FreshParams struct {
+	Lanes  []int16
 	At     time.Time
 	AtMost int32
-	After  int64
+	Afters []int64
 }
 
 type FreshRow struct {
 	ID        int64
 	Event     []byte
-	Position  int64
+	Place     int64
 	Attempts  int32
 	Receipted bool
+	Lane      int16
 	Epoch     string
 	Base      int64
 }
 
-// Fresh are the events to publish for the first time, in the order of their positions, of which those up to after are
-// known; before them come those that get no position. Each says what sequence it is in, and the lowest position that is
-// still held. Where there are events that are to get one, the first row is one of these, and stands for all: an outbox in which
-// nothing is new is asked this one question.
+// Fresh are the events of lanes to publish for the first time, those of each lane in the order of their places, of which those up to after are
+// known; before them come those that get no place. Each says what sequence it is in, and the lowest place of its lane that is
+// still held. Where there are events that are to get one, one of each such lane comes first, and stands for all: an outbox in which
+// nothing is new is asked this one question. The lanes take turns, so that a long one delays no other.
 func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error) {
-	rows, err := q.db.Query(ctx, fresh, arg.At, arg.AtMost, arg.After)
+	rows, err := q.db.Query(ctx, fresh,
+		arg.Lanes,
+		arg.At,
+		arg.AtMost,
+		arg.Afters,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -229,9 +305,10 @@ func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error
 		if err := rows.Scan(
 			&i.ID,
 			&i.Event,
-			&i.Position,
+			&i.Place,
 			&i.Attempts,
 			&i.Receipted,
+			&i.Lane,
 			&i.Epoch,
 			&i.Base,
 		); err != nil {
@@ -256,13 +333,35 @@ func (q *Queries) Hasten(ctx context.Context) error {
 }
 
 const holdCursor = `-- name: HoldCursor :exec
-SELECT FROM outbox_cursor FOR UPDATE
+SELECT FROM outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR UPDATE
 `
 
-// HoldCursor is LockCursor for the numbering, which is a statement of its own so that it sees what the transaction before it
-// has committed.
-func (q *Queries) HoldCursor(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, holdCursor)
+// HoldCursor is LockLane for the numbering of several lanes, which is a statement of its own so that it sees what the transactions before
+// it have committed.
+func (q *Queries) HoldCursor(ctx context.Context, lanes []int16) error {
+	_, err := q.db.Exec(ctx, holdCursor, lanes)
+	return err
+}
+
+const join = `-- name: Join :one
+SELECT pg_try_advisory_lock_shared(hashtextextended(current_schema() || '/outbox/' || $1::text, 0))::boolean
+`
+
+// Join makes this session one of the schema's senders of that name, unless one of the release before is its only one.
+func (q *Queries) Join(ctx context.Context, sender string) (bool, error) {
+	row := q.db.QueryRow(ctx, join, sender)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const leaveLanes = `-- name: LeaveLanes :exec
+SELECT pg_advisory_unlock(hashtextextended(current_schema() || '/outbox/lane/' || wanted.lane, 0))
+FROM outbox_lane AS wanted WHERE wanted.lane = ANY ($1::smallint[])
+`
+
+func (q *Queries) LeaveLanes(ctx context.Context, lanes []int16) error {
+	_, err := q.db.Exec(ctx, leaveLanes, lanes)
 	return err
 }
 
@@ -275,44 +374,51 @@ func (q *Queries) Listen(ctx context.Context) error {
 	return err
 }
 
-const lockCursor = `-- name: LockCursor :one
-SELECT epoch, position FROM outbox_cursor FOR UPDATE
+const lockLane = `-- name: LockLane :one
+SELECT epoch, place FROM outbox_lane WHERE lane = $1 FOR UPDATE
 `
 
-type LockCursorRow struct {
-	Epoch    string
-	Position int64
+type LockLaneRow struct {
+	Epoch string
+	Place int64
 }
 
-// LockCursor keeps other senders from giving out positions until the transaction ends.
-func (q *Queries) LockCursor(ctx context.Context) (LockCursorRow, error) {
-	row := q.db.QueryRow(ctx, lockCursor)
-	var i LockCursorRow
-	err := row.Scan(&i.Epoch, &i.Position)
+// LockLane keeps others from giving out places of a lane until the transaction ends.
+func (q *Queries) LockLane(ctx context.Context, lane int16) (LockLaneRow, error) {
+	row := q.db.QueryRow(ctx, lockLane, lane)
+	var i LockLaneRow
+	err := row.Scan(&i.Epoch, &i.Place)
 	return i, err
 }
 
 const newEpoch = `-- name: NewEpoch :exec
-UPDATE outbox_cursor SET epoch = gen_random_uuid()::text, position = 0
+UPDATE outbox_lane SET epoch = gen_random_uuid()::text, place = 0 WHERE lane = $1
 `
 
 // NewEpoch begins a new sequence.
-func (q *Queries) NewEpoch(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, newEpoch)
+func (q *Queries) NewEpoch(ctx context.Context, lane int16) error {
+	_, err := q.db.Exec(ctx, newEpoch, lane)
 	return err
 }
 
 const nextOverdue = `-- name: NextOverdue :many
 SELECT o.next_attempt_at
-FROM (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
-WHERE o.position >= b.base AND o.position < b.base + $1::bigint AND o.attempts > 0
+FROM (SELECT unnest($1::smallint[]) AS lane) AS mine
+CROSS JOIN LATERAL (SELECT coalesce(min(held.place), 0)::bigint AS base FROM outbox held WHERE held.lane = mine.lane) AS b
+JOIN outbox o ON o.lane = mine.lane AND o.place >= b.base AND o.place < b.base + $2::bigint
+WHERE o.attempts > 0
 ORDER BY o.next_attempt_at
 LIMIT 1
 `
 
+type NextOverdueParams struct {
+	Lanes        []int16
+	ResendWindow int64
+}
+
 // NextOverdue is when the first of those becomes due that Overdue did not find; no row if there is none.
-func (q *Queries) NextOverdue(ctx context.Context, resendWindow int64) ([]time.Time, error) {
-	rows, err := q.db.Query(ctx, nextOverdue, resendWindow)
+func (q *Queries) NextOverdue(ctx context.Context, arg NextOverdueParams) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, nextOverdue, arg.Lanes, arg.ResendWindow)
 	if err != nil {
 		return nil, err
 	}
@@ -332,52 +438,81 @@ func (q *Queries) NextOverdue(ctx context.Context, resendWindow int64) ([]time.T
 }
 
 const notify = `-- name: Notify :exec
-SELECT pg_notify('lockstep_outbox', current_schema()::text)
+SELECT pg_notify('lockstep_outbox', current_schema() || $1::text)
 `
 
-// Notify wakes the active sender of this schema, wherever it runs.
-func (q *Queries) Notify(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, notify)
+// Notify wakes the senders of this schema, wherever they run, but for the one that is named, if any.
+func (q *Queries) Notify(ctx context.Context, but string) error {
+	_, err := q.db.Exec(ctx, notify, but)
 	return err
 }
 
-const number = `-- name: Number :one
+const number = `-- name: Number :many
 WITH fresh AS (
-    SELECT oldest.id, outbox_cursor.position + row_number() OVER (ORDER BY oldest.id) AS position
-    FROM (SELECT id FROM outbox WHERE receipted AND position IS NULL ORDER BY id LIMIT $1::integer) AS oldest, outbox_cursor
+    SELECT oldest.id, c.place + row_number() OVER (PARTITION BY c.lane ORDER BY oldest.id) AS place
+    FROM outbox_lane c CROSS JOIN LATERAL (
+        SELECT o.id FROM outbox o WHERE o.lane = c.lane AND o.receipted AND o.place IS NULL ORDER BY o.id LIMIT $1::integer
+    ) AS oldest
+    WHERE c.lane = ANY ($2::smallint[])
 ), numbered AS (
-    UPDATE outbox SET position = fresh.position FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.position
+    UPDATE outbox SET place = fresh.place, next_attempt_at = CASE WHEN outbox.attempts > 0 THEN '-infinity' ELSE outbox.next_attempt_at END
+    FROM fresh WHERE outbox.id = fresh.id RETURNING outbox.lane, outbox.place
+), last AS (
+    SELECT numbered.lane, count(*)::bigint AS events, max(numbered.place)::bigint AS place FROM numbered GROUP BY numbered.lane
 ), moved AS (
-    UPDATE outbox_cursor SET position = (SELECT max(numbered.position) FROM numbered) WHERE EXISTS (SELECT FROM numbered)
+    UPDATE outbox_lane SET place = last.place FROM last WHERE outbox_lane.lane = last.lane
 )
-SELECT count(*)::bigint AS events, coalesce(max(numbered.position), 0)::bigint AS last FROM numbered
+SELECT last.lane, last.events, last.place FROM last
 `
 
-type NumberRow struct {
-	Events int64
-	Last   int64
+type NumberParams struct {
+	AtMost int32
+	Lanes  []int16
 }
 
-// Number gives the next positions to the oldest events that have none, and says how many there were, and the last position.
-func (q *Queries) Number(ctx context.Context, atMost int32) (NumberRow, error) {
-	row := q.db.QueryRow(ctx, number, atMost)
-	var i NumberRow
-	err := row.Scan(&i.Events, &i.Last)
-	return i, err
+type NumberRow struct {
+	Lane   int16
+	Events int64
+	Place  int64
+}
+
+// Number gives the next places to the oldest events of lanes that have none, and says how many there were, and the last place of each. What
+// was sent under another place, or by the release before, is due at once.
+func (q *Queries) Number(ctx context.Context, arg NumberParams) ([]NumberRow, error) {
+	rows, err := q.db.Query(ctx, number, arg.AtMost, arg.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NumberRow
+	for rows.Next() {
+		var i NumberRow
+		if err := rows.Scan(&i.Lane, &i.Events, &i.Place); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const overdue = `-- name: Overdue :many
-SELECT o.id, o.event, coalesce(o.position, 0)::bigint AS position, o.attempts, o.receipted, c.epoch, b.base
-FROM outbox_cursor c, (SELECT coalesce(min(held.position), 0)::bigint AS base FROM outbox held) AS b, outbox o
-WHERE o.position >= b.base AND o.position < b.base + $1::bigint
-  AND (o.attempts > 0 OR o.position <= $2::bigint) AND o.next_attempt_at <= $3::timestamptz
-ORDER BY o.position
-LIMIT $4::integer
+SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, c.lane, c.epoch, b.base
+FROM (SELECT unnest($1::smallint[]) AS lane, unnest($2::bigint[]) AS sent) AS mine
+JOIN outbox_lane c ON c.lane = mine.lane
+CROSS JOIN LATERAL (SELECT coalesce(min(held.place), 0)::bigint AS base FROM outbox held WHERE held.lane = mine.lane) AS b
+JOIN outbox o ON o.lane = mine.lane AND o.place >= b.base AND o.place < b.base + $3::bigint
+WHERE (o.attempts > 0 OR o.place <= mine.sent) AND o.next_attempt_at <= $4::timestamptz
+ORDER BY o.place - b.base, o.lane
+LIMIT $5::integer
 `
 
 type OverdueParams struct {
+	Lanes        []int16
+	Sent         []int64
 	ResendWindow int64
-	Sent         int64
 	At           time.Time
 	AtMost       int32
 }
@@ -385,19 +520,21 @@ type OverdueParams struct {
 type OverdueRow struct {
 	ID        int64
 	Event     []byte
-	Position  int64
+	Place     int64
 	Attempts  int32
 	Receipted bool
+	Lane      int16
 	Epoch     string
 	Base      int64
 }
 
-// Overdue are the events that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
-// They are searched in a window of the lowest positions, so that a receiver that is away for days is not sent everything again and again.
+// Overdue are the events of lanes that were sent and are to be sent again, and those that should have been sent, as Fresh answers them.
+// They are searched in a window of the lowest places of each lane, so that a receiver that is away for days is not sent everything again and again.
 func (q *Queries) Overdue(ctx context.Context, arg OverdueParams) ([]OverdueRow, error) {
 	rows, err := q.db.Query(ctx, overdue,
-		arg.ResendWindow,
+		arg.Lanes,
 		arg.Sent,
+		arg.ResendWindow,
 		arg.At,
 		arg.AtMost,
 	)
@@ -411,9 +548,10 @@ func (q *Queries) Overdue(ctx context.Context, arg OverdueParams) ([]OverdueRow,
 		if err := rows.Scan(
 			&i.ID,
 			&i.Event,
-			&i.Position,
+			&i.Place,
 			&i.Attempts,
 			&i.Receipted,
+			&i.Lane,
 			&i.Epoch,
 			&i.Base,
 		); err != nil {
@@ -444,12 +582,18 @@ func (q *Queries) Postpone(ctx context.Context, arg PostponeParams) error {
 }
 
 const repeat = `-- name: Repeat :exec
-UPDATE outbox SET next_attempt_at = $1::timestamptz WHERE attempts > 0 AND last_error IS NULL AND next_attempt_at > $1::timestamptz
+UPDATE outbox SET next_attempt_at = $1::timestamptz
+WHERE lane = ANY ($2::smallint[]) AND attempts > 0 AND last_error IS NULL AND next_attempt_at > $1::timestamptz
 `
 
-// Repeat makes due at once what was published and is not confirmed. One that was never published is due when it is due.
-func (q *Queries) Repeat(ctx context.Context, at time.Time) error {
-	_, err := q.db.Exec(ctx, repeat, at)
+type RepeatParams struct {
+	At    time.Time
+	Lanes []int16
+}
+
+// Repeat makes due at once what was published of lanes and is not confirmed. One that was never published is due when it is due.
+func (q *Queries) Repeat(ctx context.Context, arg RepeatParams) error {
+	_, err := q.db.Exec(ctx, repeat, arg.At, arg.Lanes)
 	return err
 }
 
@@ -481,41 +625,64 @@ func (q *Queries) Sent(ctx context.Context, arg SentParams) error {
 	return err
 }
 
-const state = `-- name: State :one
-SELECT epoch, position FROM outbox_cursor
+const state = `-- name: State :many
+SELECT lane, epoch, place FROM outbox_lane WHERE lane = ANY ($1::smallint[])
 `
 
-type StateRow struct {
-	Epoch    string
-	Position int64
+// State is the name of each lane's sequence and the last place given out.
+func (q *Queries) State(ctx context.Context, lanes []int16) ([]OutboxLane, error) {
+	rows, err := q.db.Query(ctx, state, lanes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OutboxLane
+	for rows.Next() {
+		var i OutboxLane
+		if err := rows.Scan(&i.Lane, &i.Epoch, &i.Place); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-// State is the sequence's name and the last position given out.
-func (q *Queries) State(ctx context.Context) (StateRow, error) {
-	row := q.db.QueryRow(ctx, state)
-	var i StateRow
-	err := row.Scan(&i.Epoch, &i.Position)
-	return i, err
-}
-
-const tryLock = `-- name: TryLock :one
-SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/' || $1::text, 0))::boolean
+const takeLanes = `-- name: TakeLanes :many
+SELECT wanted.lane FROM outbox_lane AS wanted
+WHERE CASE WHEN wanted.lane = ANY ($1::smallint[]) -- a CASE, so that no other lane is locked
+    THEN pg_try_advisory_lock(hashtextextended(current_schema() || '/outbox/lane/' || wanted.lane, 0)) END
 `
 
-// TryLock makes this session the schema's only active sender of that name, if no other session is.
-func (q *Queries) TryLock(ctx context.Context, sender string) (bool, error) {
-	row := q.db.QueryRow(ctx, tryLock, sender)
-	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
+// TakeLanes makes this session the only sender of those lanes that have none.
+func (q *Queries) TakeLanes(ctx context.Context, lanes []int16) ([]int16, error) {
+	rows, err := q.db.Query(ctx, takeLanes, lanes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int16
+	for rows.Next() {
+		var lane int16
+		if err := rows.Scan(&lane); err != nil {
+			return nil, err
+		}
+		items = append(items, lane)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const unnumber = `-- name: Unnumber :exec
-UPDATE outbox SET position = NULL, next_attempt_at = '-infinity' WHERE position IS NOT NULL
+UPDATE outbox SET place = NULL, next_attempt_at = '-infinity' WHERE lane = $1 AND place IS NOT NULL
 `
 
-// Unnumber puts every event back to before it had a position.
-func (q *Queries) Unnumber(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, unnumber)
+// Unnumber puts every event of a lane back to before it had a place.
+func (q *Queries) Unnumber(ctx context.Context, lane int16) error {
+	_, err := q.db.Exec(ctx, unnumber, lane)
 	return err
 }

@@ -1,6 +1,6 @@
 /* An event that was committed is applied, once, by its receiver; whatever the stream between them loses and repeats.
  *
- * Two transactions of the sending service each change something and add an event. Two senders publish, both believing to be the active
+ * This is one lane; lanes share nothing but the transactions. Two transactions of the sending service each change something and add an event. Two senders publish, both believing to be the active
  * one. The receiving service takes messages off the stream. The stream stores, drops what it has seen under the same
  * message id, delivers in any order, more than once, and may lose everything. Receipts may be lost. Each process may be killed between
  * any two steps.
@@ -24,10 +24,10 @@
 /* --- stored by the sending service --- */
 bool changed[3];                 /* what the transaction of event 1 or 2 changes */
 byte outbox[3];                  /* its row: 0 not there yet, HELD, GONE; ABORTED: there never will be one */
-byte position[3];                /* outbox.position; 0: none yet */
+byte position[3];                /* outbox.place; 0: none yet */
 bool attempted[3];               /* outbox.attempts > 0 */
-byte cursor;                     /* outbox_cursor.position: the last that was given */
-byte confirmed;                  /* outbox_receiver.mark */
+byte cursor;                     /* outbox_lane.place: the last that was given */
+byte confirmed;                  /* outbox_mark.mark */
 
 /* --- stored by the receiving service --- */
 bool claimed[3];                 /* inbox */
@@ -56,8 +56,8 @@ byte losses = 1;                 /* a hint, a note, or all that the stream holds
  * @go pkg/outbox Add
  * @sql pkg/outbox Add: ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING
  * @go pkg/outbox AddNumbered
- * @sql pkg/outbox AddNumbered: UPDATE outbox_cursor SET position = outbox_cursor.position +
- * @sql pkg/outbox AddNumbered: ahead.receipted AND ahead.position IS NULL
+ * @sql pkg/outbox AddNumbered: UPDATE outbox_lane SET place = outbox_lane.place +
+ * @sql pkg/outbox AddNumbered: ahead.receipted AND ahead.place IS NULL
  * @sql pkg/outbox AddNumbered: FOR UPDATE SKIP LOCKED
  */
 proctype transaction(byte e)
@@ -91,7 +91,7 @@ died:
     skip
 }
 
-/* A sender. That only one is active saves work; this does not rely on it.
+/* A sender of a lane. That a lane has one saves work; this does not rely on it.
  * @calls pkg/outbox Sender.round: settle repeat due publish note
  */
 proctype sender(byte p)
@@ -104,7 +104,7 @@ end:    do
         /* Positions are given to what is committed, under the cursor's lock.
          * @calls pkg/outbox Sender.number: HoldCursor Number
          * @sql pkg/outbox HoldCursor: FOR UPDATE
-         * @sql pkg/outbox Number: WHERE receipted AND position IS NULL ORDER BY id
+         * @sql pkg/outbox Number: o.receipted AND o.place IS NULL ORDER BY o.id
          */
         :: atomic { held(1) && !position[1] || held(2) && !position[2] ->
 #ifndef NO_CURSOR_LOCK
@@ -122,8 +122,8 @@ end:    do
             }
         /* What is due: what was never sent, and what has got no receipt in time; with the lowest position that is held.
          * @calls pkg/outbox Sender.due: fresh number fresh Overdue
-         * @sql pkg/outbox Fresh: n.attempts = 0
-         * @sql pkg/outbox Fresh: SELECT min(held.position) FROM outbox held
+         * @sql pkg/outbox Fresh: f.attempts = 0
+         * @sql pkg/outbox Fresh: SELECT min(held.place) FROM outbox held
          * @sql pkg/outbox Overdue: o.next_attempt_at <=
          */
         :: atomic {
@@ -172,8 +172,8 @@ end:    do
             }
         /* A receipt has come.
          * @calls pkg/outbox Sender.settle: State Confirm DeleteConfirmed
-         * @sql pkg/outbox Confirm: mark = greatest(outbox_receiver.mark, excluded.mark)
-         * @sql pkg/outbox DeleteConfirmed: DELETE FROM outbox WHERE position <=
+         * @sql pkg/outbox Confirm: mark = greatest(outbox_mark.mark, excluded.mark)
+         * @sql pkg/outbox DeleteConfirmed: outbox.place <= confirmed.mark
          */
         :: atomic { hint > 0 -> if :: hint > confirmed -> confirmed = hint :: else fi; hint = 0 };
             atomic {

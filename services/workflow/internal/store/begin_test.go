@@ -82,7 +82,7 @@ func TestAStartIsStoredWithItsFirstTurn(t *testing.T) {
 	if err != nil || len(entries) != 2 || string(entries[0].Value) != `{"i":1}` || entries[1].Kind != history.KindCompleted {
 		t.Errorf("its history is %+v (%v)", entries, err)
 	}
-	same(t, "events with a position in the outbox", 1, b.count("SELECT count(*) FROM outbox WHERE position IS NOT NULL"))
+	same(t, "events with a position in the outbox", 1, b.count("SELECT count(*) FROM outbox WHERE place IS NOT NULL"))
 	same(t, "events stored", 1, b.count("SELECT count(*) FROM event"))
 	same(t, "runnable runs", 0, b.count("SELECT count(*) FROM runnable"))
 	// Starting it again returns the same run.
