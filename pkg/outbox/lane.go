@@ -23,8 +23,8 @@ const longestRun = 150
 var childOf = regexp.MustCompile(`^child:[1-9]:`)
 
 // laneOf is the lane of an event: that of its organization and of the run that it is about, which its correlation names. A run, its
-// children, and the run that ends it after a cancellation share a lane: what they report is about the same rows. The function outbox_lane_of
-// of the database finds the same.
+// children, and the run that ends it after a cancellation share a lane: what they report is about the same rows. The function
+// outbox_lane_of of the database finds the same.
 func laneOf(e event.Sealed) int16 {
 	run := e.Correlation()
 	run = run[len(childOf.FindString(run)):]

@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
-// addBy adds events of runs, each in its own transaction; an event is RUN/NUMBER.
+// addOf adds events of runs, each in its own transaction; an event is RUN/NUMBER.
 func (s *stage) addOf(events ...string) {
 	s.t.Helper()
 	for _, name := range events {
@@ -58,7 +58,8 @@ func TestARunAndItsChildrenShareALane(t *testing.T) {
 	s := newStage(t)
 	lanes := map[int16]bool{}
 	for _, run := range []string{
-		"rollout-7", "rollout-8", "rollout-9", "rollout-10", "rollout-11", "rollout-12", "rollout-13", "setup-1-1", "nightly/eu/3", "", "é\U0001F680",
+		"rollout-7", "rollout-8", "rollout-9", "rollout-10", "rollout-11", "rollout-12", "rollout-13", "setup-1-1", "nightly/eu/3", "",
+		"é\U0001F680",
 		strings.Repeat("long", 50), strings.Repeat("ü", 170), "child:1:", "a-cancelled-cancelled", "child:0:x",
 	} {
 		family := []string{run}

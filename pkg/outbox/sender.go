@@ -209,8 +209,8 @@ func (s *Sender) rounds(ctx context.Context, own *session) error {
 	}
 }
 
-// wait waits for something to do, for pollEvery at most, and then for the time of the next round: what is added meanwhile goes with it. Where
-// the bus is away, being woken would not help, and the bus has waited for seconds itself.
+// wait waits for something to do, for pollEvery at most, and then for the time of the next round: what is added meanwhile goes with it.
+// Where the bus is away, being woken would not help, and the bus has waited for seconds itself.
 func (s *Sender) wait(ctx context.Context, own *session, away bool, next time.Time) {
 	timer := s.Clock.NewTimer(pollEvery)
 	defer timer.Stop()

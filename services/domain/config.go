@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/archive"
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/bus/authority"
 	"github.com/lockstep-cd/lockstep/pkg/certs"
@@ -95,6 +96,8 @@ type Config struct {
 	Drivers DriversConfig `koanf:"drivers"`
 	// Vault is the server that references vault:path#key in drivers.registries and credentials point to.
 	Vault secret.VaultConfig `koanf:"vault"`
+	// Archive is where settled rows are kept when their organization's rules delete them from the database; without it they are deleted.
+	Archive archive.Config `koanf:"archive"`
 	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
 	// may give instead. The workflow service has the same.
 	Credentials sealing.Settings `koanf:"credentials"`
@@ -241,6 +244,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Drivers.problems()...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.Archive.Check()...)
 	problems = append(problems, c.Credentials.Check("credentials")...)
 	for i, a := range c.BootstrapAgents {
 		if a.Number <= 0 || a.Name == "" || !publicKey.MatchString(a.PublicKey) {

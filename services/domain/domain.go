@@ -16,6 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/config"
@@ -194,7 +196,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			conn: func() *bus.Conn { return conn }, pool: s.pool, standby: s.standby,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
-			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions, comparisons: s.rollouts.Comparisons,
+			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions, comparisons: s.rollouts.Comparisons, archived: s.archivedRows,
 			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts,
 			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,
@@ -235,6 +237,9 @@ func Program(out io.Writer) config.Program[Config] {
 		"pgbouncer": func(_ context.Context, c Config) error { return database(c.withDefaults(), nil).WritePoolerEntry(out) },
 	}, Commands: map[string]config.Command[Config]{
 		"policy-off": {Arguments: []string{"ORGANIZATION", "POLICY-SET", "REASON"}, Run: PolicyOff},
+		"archived": {Arguments: []string{"ORGANIZATION", "KIND"}, Run: func(ctx context.Context, c Config, arguments []string) error {
+			return ReadArchived(ctx, c, arguments, out)
+		}},
 	}}
 }
 
@@ -342,6 +347,8 @@ type service struct {
 	// chats takes answers from chats.
 	chats     *chat.UseCases
 	retention *retention.UseCases
+	// archivedRows counts those that retention has archived.
+	archivedRows *prometheus.CounterVec
 	// drivers are the domain's, which follow their registries.
 	drivers *bundle.Drivers
 	// streams counts the open subscriptions of the API; nil before its handler is made.
@@ -473,7 +480,9 @@ func assemble(
 	s.reconcile = reconcile.New(reconcile.Deps{
 		Store: s.store.ForReconcile(), Engine: workflows, Rollouts: s.rollouts, Received: s.inbox.Received, Wake: s.wake, Clock: now,
 	})
-	s.retention = retention.New(s.store.ForRetention(), now)
+	if err := s.retains(c, secrets, now, log); err != nil {
+		return nil, err
+	}
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
 	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
 		return nil, err

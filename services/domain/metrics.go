@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -31,6 +32,8 @@ type exposition struct {
 	decisions func() map[string]int64
 	// comparisons are those of manifests that rollouts have waited for, by result.
 	comparisons func() map[string]int64
+	// archived is kept here; nil to describe it.
+	archived *prometheus.CounterVec
 	// notifications counts notifications by outcome.
 	notifications func() map[string]int64
 	// forges counts statuses of commits by outcome.
@@ -63,7 +66,7 @@ func (e exposition) collectors() []prometheus.Collector {
 		notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
-		credentialMetrics{e.credentials}, backlogMetrics{e.backlog},
+		credentialMetrics{e.credentials}, backlogMetrics{e.backlog}, cmp.Or(e.archived, archivedRows()),
 		e.delivery, e.streams)
 }
 
@@ -92,6 +95,7 @@ func Metrics() []prometheus.Collector {
 		answerMetrics{},
 		credentialMetrics{},
 		backlogMetrics{},
+		archivedRows(),
 		pg.StandbyMetrics(nil),
 		transport.NewStreams(1),
 	}

@@ -196,3 +196,16 @@ func (t *tx) DeleteSettled(ctx context.Context, kind retention.Kind, most int) (
 	n, err := t.q.DeleteSettled(ctx, string(kind), int32(most))
 	return int(n), pg.Classify(err, "delete settled %s", kind)
 }
+
+// SettledRows implements retention.Tx.
+func (t *tx) SettledRows(ctx context.Context, kind retention.Kind, most int) ([]retention.Row, error) {
+	rows, err := t.q.SettledRows(ctx, string(kind), int32(most))
+	return convertAll(rows, func(r query.SettledRowsRow) retention.Row { return retention.Row{ID: r.ID, Content: r.Content} }),
+		pg.Classify(err, "read settled %s", kind)
+}
+
+// DeleteSettledRows implements retention.Tx.
+func (t *tx) DeleteSettledRows(ctx context.Context, kind retention.Kind, ids []int64) (int, error) {
+	n, err := t.q.DeleteSettledRows(ctx, string(kind), ids)
+	return int(n), pg.Classify(err, "delete archived %s", kind)
+}

@@ -101,16 +101,23 @@ type Tx interface {
 	// DeleteSettled deletes the oldest rows of a kind that the organization's rule does not keep, and answers how many; none while a legal
 	// hold is in force.
 	DeleteSettled(ctx context.Context, kind Kind, most int) (int, error)
+	// SettledRows are what DeleteSettled would delete, of the kinds that are archived.
+	SettledRows(ctx context.Context, kind Kind, most int) ([]Row, error)
+	// DeleteSettledRows deletes those of some rows that DeleteSettled would delete.
+	DeleteSettledRows(ctx context.Context, kind Kind, ids []int64) (int, error)
 }
 
 // UseCases sets rules and applies them. It is safe for concurrent use.
 type UseCases struct {
 	store Store
 	clock clock.Clock
+	// archive is nil where none is configured: what is deleted is gone.
+	archive Archive
+	counted func(outcome string, rows int)
 }
 
 // New makes the use cases over their dependencies.
-func New(store Store, c clock.Clock) *UseCases { return &UseCases{store, c} }
+func New(store Store, c clock.Clock) *UseCases { return &UseCases{store: store, clock: c} }
 
 // Retention returns the rules of the actor's organization, and the rows that are due by them. It deletes nothing: it is the dry run.
 func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {
@@ -229,8 +236,8 @@ type Deleted struct {
 	Rows         int
 }
 
-// DeleteDue deletes the due rows of every organization, a thousand in each transaction. If it fails, it also returns what it has deleted
-// before.
+// DeleteDue deletes the due rows of every organization, a thousand in each transaction, and where there is an archive after it has kept
+// them. If it fails, it also returns what it has deleted before.
 func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
 	for p := (core.Page{First: 500}); ; {
 		organizations, err := u.store.AllOrganizations(ctx, core.OperatorOrganization, p)
@@ -239,7 +246,11 @@ func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
 		}
 		for _, o := range organizations.Nodes {
 			for _, kind := range Kinds() {
-				n, err := u.deleteOf(ctx, o.ID, kind)
+				end := u.deleteOf
+				if u.archive != nil && kind.Archived() {
+					end = u.archiveOf
+				}
+				n, err := end(ctx, o.ID, kind)
 				if n > 0 {
 					all = append(all, Deleted{o.ID, kind, n})
 				}

@@ -17,3 +17,9 @@ SELECT count(*)::bigint FROM cd_settled(@kind::text, @before::timestamptz, @at_m
 
 -- name: DeleteSettled :one
 SELECT cd_delete_settled(@kind::text, @at_most::integer)::bigint;
+
+-- name: SettledRows :many
+SELECT r.id::bigint AS id, r.content::text AS content FROM cd_settled_rows(@kind::text, @at_most::integer) r;
+
+-- name: DeleteSettledRows :one
+SELECT cd_delete_settled_rows(@kind::text, @ids::bigint[])::bigint;

@@ -32,6 +32,17 @@ func (q *Queries) DeleteSettled(ctx context.Context, kind string, atMost int32) 
 	return column_1, err
 }
 
+const deleteSettledRows = `-- name: DeleteSettledRows :one
+SELECT cd_delete_settled_rows($1::text, $2::bigint[])::bigint
+`
+
+func (q *Queries) DeleteSettledRows(ctx context.Context, kind string, ids []int64) (int64, error) {
+	row := q.db.QueryRow(ctx, deleteSettledRows, kind, ids)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const legalHold = `-- name: LegalHold :one
 SELECT in_force, reason FROM cd_legal_holds WHERE organization_id = $1
 `
@@ -95,4 +106,33 @@ ON CONFLICT (organization_id, kind) DO UPDATE SET keep_days = excluded.keep_days
 func (q *Queries) SaveRetentionRule(ctx context.Context, organizationID int64, kind string, keepDays int32) error {
 	_, err := q.db.Exec(ctx, saveRetentionRule, organizationID, kind, keepDays)
 	return err
+}
+
+const settledRows = `-- name: SettledRows :many
+SELECT r.id::bigint AS id, r.content::text AS content FROM cd_settled_rows($1::text, $2::integer) r
+`
+
+type SettledRowsRow struct {
+	ID      int64
+	Content string
+}
+
+func (q *Queries) SettledRows(ctx context.Context, kind string, atMost int32) ([]SettledRowsRow, error) {
+	rows, err := q.db.Query(ctx, settledRows, kind, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SettledRowsRow
+	for rows.Next() {
+		var i SettledRowsRow
+		if err := rows.Scan(&i.ID, &i.Content); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
