@@ -99,7 +99,7 @@ func TestSettledRowsAreArchivedBeforeTheyAreDeleted(t *testing.T) {
 	s.want(s.idsOf("cd_handoffs"), before["cd_handoffs"])
 	away.Store(false)
 
-	dies := retention.New(s.store.ForRetention(), clock.System()).Archiving(dying{a}, counted)
+	dies := retention.New(s.store.ForRetention(), clock.System()).Archiving(dyingAfter{a}, counted)
 	if _, err = dies.DeleteDue(t.Context()); !errors.Is(err, errDied) {
 		t.Fatalf("answered %v", err)
 	}
@@ -126,10 +126,10 @@ func TestSettledRowsAreArchivedBeforeTheyAreDeleted(t *testing.T) {
 
 var errDied = errors.New("the process died")
 
-// dying is an archive whose process dies once it has stored.
-type dying struct{ archived }
+// dyingAfter is an archive whose process dies once it has stored.
+type dyingAfter struct{ archived }
 
-func (d dying) Keep(ctx context.Context, organization int64, kind retention.Kind, rows []retention.Row) error {
+func (d dyingAfter) Keep(ctx context.Context, organization int64, kind retention.Kind, rows []retention.Row) error {
 	if err := d.archived.Keep(ctx, organization, kind, rows); err != nil {
 		return err
 	}
