@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -62,6 +63,8 @@ type Sender struct {
 	overdue time.Time
 	alone   bool
 
+	others atomic.Bool // another has been heard of
+
 	mu       sync.Mutex
 	receipts map[receiptOf]int64 // the latest marks that have not been looked at
 	lost     bool                // what was sent before may be gone: it is sent again before anything else
@@ -87,6 +90,8 @@ func NewSender(d SenderDeps) *Sender {
 const (
 	// pollEvery is how soon a sender finds what nobody woke it for, and that the lanes are to be shared anew.
 	pollEvery = time.Second
+	// aloneEvery is how soon a sender that is alone looks for others, unless it hears of one. Nobody's lanes wait for it.
+	aloneEvery = 10 * time.Second
 	// A round costs the same whether it publishes one event or many, here, in the database and in the stream, which writes to its disk
 	// once for a batch, and beside that of the commits. So the next one begins as much later as it published more: forEach event, and
 	// betweenRounds at least and betweenFull at most. An event that comes alone waits for nothing, one right behind another no longer
@@ -103,6 +108,12 @@ func (s *Sender) Wake() { poke(s.wake) }
 
 // told has this sender look, for a reason that concerns no other.
 func (s *Sender) told() { poke(s.news) }
+
+// heard is told by another sender or replica.
+func (s *Sender) heard() {
+	s.others.Store(true)
+	s.told()
+}
 
 func poke(c chan struct{}) {
 	select {
@@ -171,7 +182,8 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 	if err := s.Bus.OnHint(ctx, receiptSubject(s.Name), s.take); err != nil {
 		return true, fmt.Errorf("listen for receipts: %w", err)
 	}
-	listener.Go(func() { cancel(own.listen(ctx, s.told)) })
+	listener.Go(func() { cancel(own.listen(ctx, s.heard)) })
+	_ = query.New(s.Pool).Notify(ctx, own.name()) // one that is alone shares with this one at once, and else when it looks
 	s.Log.InfoContext(ctx, "outbox sender is active")
 	clear(s.sent)
 	err = s.rounds(ctx, own)
@@ -186,7 +198,11 @@ func (s *Sender) rounds(ctx context.Context, own *session) error {
 	var shared time.Time
 	for {
 		began := s.Clock.Now()
-		if began.Sub(shared) >= pollEvery {
+		every := pollEvery
+		if s.alone {
+			every = aloneEvery
+		}
+		if began.Sub(shared) >= every || s.others.Swap(false) && s.alone {
 			if err := s.share(ctx, own); err != nil {
 				return err
 			}
