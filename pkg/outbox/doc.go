@@ -30,8 +30,9 @@
 // # The sender
 //
 // Add stores the event in the caller's transaction. Each replica has a Sender. All of them hold one advisory lock together, in sessions, by
-// which each counts the others every second (every ten while it is alone and has heard of none), and takes its share of the lanes: the lock of a lane makes a session the only one that sends
-// it, and ends with the session. (A sender of the release before holds the first lock alone: it and these never send at once.) A sender
+// which each counts the others every second (every ten while it is alone and has heard of none), and takes its share of the lanes: the lock
+// of a lane makes a session the only one that sends it, and ends with the session. (A sender of the release before holds the first lock
+// alone: it and these never send at once.) A sender
 // gives the events of its lanes gapless positions (the column place), in a transaction of its own that locks the lane's row, so that a
 // position is given only to what has been committed, once, even if two senders ever believe to have the lane. AddNumbered gives them in the
 // caller's transaction, under the same lock, unless there are events of the lane before that have none, or another transaction has the lane:
