@@ -244,6 +244,9 @@ func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.WarnContext(context.Background(), "nats error", telemetry.KeySubject, subject, telemetry.KeyError, err)
 }
 
+// Connected reports whether there is a connection to a server, as far as is known.
+func (c *Conn) Connected() bool { return c.connected() }
+
 // Ready says why the bus cannot be used now: not connected, something denied since the connection was made, or streams
 // and consumers that do not answer or could not be made again. It needs a quorum, not each server: a connection that moves to another
 // server, and a stream that gets another leader, are not reported for as long as that takes a cluster.

@@ -30,9 +30,11 @@
 // # The sender
 //
 // Add stores the event in the caller's transaction. Each replica has a Sender. All of them hold one advisory lock together, in sessions, by
-// which each counts the others every second (every ten while it is alone and has heard of none), and takes its share of the lanes: the lock
-// of a lane makes a session the only one that sends it, and ends with the session. (A sender of the release before holds the first lock
-// alone: it and these never send at once.) A sender
+// which each sees the others, and the lanes that they have, every second (every ten while it is alone) and whenever one comes or leaves lanes: the lock of a lane makes a
+// session the only one that sends it, and ends with the session. All have as many lanes, or one more, and no lane moves that need not. (A
+// sender of the release before holds the first lock alone: it and these never send at once. What it has sent, and nobody has confirmed, is
+// sent again first when a lane is taken.) A sender without a connection to the bus leaves its lanes after five seconds, and comes back with
+// the connection. A sender
 // gives the events of its lanes gapless positions (the column place), in a transaction of its own that locks the lane's row, so that a
 // position is given only to what has been committed, once, even if two senders ever believe to have the lane. AddNumbered gives them in the
 // caller's transaction, under the same lock, unless there are events of the lane before that have none, or another transaction has the lane:
@@ -75,12 +77,18 @@
 //	crash between commit and publish     the row is stored: the next sender of its lane publishes it
 //	crash between publish and note       published again under the same message id; the stream or the inbox drops it
 //	the database loses the last notes    the same: they are not waited for until they are on its disk
-//	two senders of a lane at once        positions are given under the lock of the lane's row; the rest is repetition
-//	a sender dies, or another comes      its locks end with its session: the others share its lanes a second later
+//	two senders of a lane at once        positions are given, and receipts count, under a lock of the lane's row; the rest is repetition
+//	a sender dies, or another comes      its locks end with its session: the others share its lanes when they hear of it, a second later
+//	                                     at most; a lane rests until it is taken
+//	a sender has no way to the bus       it leaves its lanes to the others after five seconds
+//	a transaction has a lane for long    what is to get a place in it waits; other lanes do not
 //	a commit of another replica          Wake notifies the senders through PostgreSQL; else their 1 s poll finds it
 //	a message of a batch is lost         the stream refuses the batch; it is sent one by one
 //	the answer to a batch is lost        it is sent again one by one; the stream drops what it has
-//	the stream is away                   the round ends; it begins again after a second
+//	the bus is away                      the round ends; it begins again after a second
+//	the bus takes an event not now       (a stream is away, or full:) what comes after it in its lane waits, and is tried again after a
+//	                                     second, twice as long each time, up to 16; the others continue. Each try takes seconds, for which
+//	                                     the others of its sender wait
 //	the connection is lost               what is not confirmed is sent again at once, in its order, before what is new
 //	the stream is wiped                  the same; without a lost connection no receipt comes: sent again in a while.
 //	                                     Same positions, new message ids

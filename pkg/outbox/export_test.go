@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -44,6 +45,15 @@ func (s *Sender) Have(lanes ...int16) {
 	for _, lane := range lanes {
 		s.sent[lane] = 0
 	}
+}
+
+// Shares says what the sender of a process gives up and takes.
+func Shares(has map[int32][]int16, process int32) (leave, take []int16, ok bool) {
+	var senders []holder
+	for process, lanes := range has {
+		senders = append(senders, holder{process, slices.Clone(lanes)})
+	}
+	return shares(senders, process)
 }
 
 // LaneOf is the lane of an event.

@@ -1,12 +1,21 @@
 package outbox_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
 	"slices"
 	"testing"
+	"testing/fstest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
 
@@ -109,4 +118,71 @@ func TestTheReleaseBeforeRunsOnTheseTables(t *testing.T) {
 	_, err = s.from.Exec(t.Context(), former.number)
 	s.must(err)
 	same(t, "what it would send after the way back", ask(t, s.from, former.fresh), []string{run + "/7", run + "/8"})
+}
+
+// Whatever an event holds that the release before has stored, the upgrade takes it, and so does the trigger when that release adds it; also
+// what PostgreSQL does not read, as a NUL or half a surrogate pair in a text of a tenant (D65).
+func TestNoStoredEventStopsTheUpgrade(t *testing.T) {
+	t.Parallel()
+	before := fstest.MapFS{}
+	files, err := fs.Glob(outbox.Migrations(), "000[1-4]_*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := fs.ReadFile(outbox.Migrations(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[name] = &fstest.MapFile{Data: text}
+	}
+	pool, config := pgtest.New(t, pgtest.Migration{Name: "outbox", FS: before})
+	run := runsOfLanes()[5]
+	lanes := map[string]int16{"{}": 2, "[]": 2, `"a"`: 2, `{"correlationid":"\u0000"}`: 5}
+	for i, reason := range []string{`a\u0000b`, `\ud800`, `\u0000\u0000\uDFFF`, `\\u0000`, `\\\u0000`, `\ud83d\ude80`} {
+		e, err := event.Make(event.Header{ID: fmt.Sprint("x", i), Source: "/s", Organization: 1, Correlation: run, Time: time.Unix(0, 0)},
+			event.Raw{Type: event.TypeRolloutFailed, JSON: json.RawMessage(`{"rollout_id":1,"reason":"` + reason + `"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes[string(e.JSON())] = outbox.LaneOf(e)
+	}
+	add := func(when string) {
+		t.Helper()
+		for text := range lanes {
+			if _, err := pool.Exec(t.Context(), former.add, []string{when}, []string{text}, []string{text}); err != nil {
+				t.Errorf("%s %s: %v", when, text, err)
+			}
+		}
+	}
+	add("before")
+	if err := pg.Migrate(t.Context(), config, "outbox", outbox.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	add("after")
+	for text, want := range lanes {
+		var lane []int16
+		if err := pool.QueryRow(t.Context(), `SELECT array_agg(lane) FROM outbox WHERE event_id = $1`, text).Scan(&lane); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "lanes of "+text, lane, []int16{want, want})
+	}
+}
+
+// What the release before has sent, and nobody has confirmed, is sent again before what is new of its lane: also where it has a place already,
+// and would be due again only later.
+func TestWhatTheReleaseBeforeHasSentComesFirst(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	run := runsOfLanes()[5]
+	s.addOf(run+"/1", run+"/2")
+	for _, sql := range []string{former.number, former.sent} {
+		_, err := s.from.Exec(t.Context(), sql)
+		s.must(err)
+	}
+	s.addOf(run + "/3")
+	s.running(1)
+	wait.For(t, "all is sent", func() bool { return s.stream.stored() == 3 })
+	same(t, "sent", ids(s.stream.take()), []string{run + "/1/2", run + "/2/2", run + "/3"})
+	same(t, "positions of the release before", ask(t, s.from, `SELECT event_id FROM outbox WHERE position IS NOT NULL`), []string{})
 }

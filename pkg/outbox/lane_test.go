@@ -68,7 +68,7 @@ func TestARunAndItsChildrenShareALane(t *testing.T) {
 			s.must(err)
 			grandchild, err := id.ChildRun(child, "key", "")
 			s.must(err)
-			family = append(family, child, grandchild)
+			family = append(family, child, grandchild, id.Observer(run, "key"), id.Observer(child, "key"))
 		}
 		if strings.HasPrefix(run, "rollout-") {
 			family = append(family, run+"-cancelled")

@@ -29,6 +29,8 @@ func Metrics(pool *pgxpool.Pool) prometheus.Collector {
 			"Age of the oldest unconfirmed event of the outbox; 0 if there is none.", nil, nil),
 		senders: prometheus.NewDesc("lockstep_outbox_senders", "Replicas that send events of the outbox, each in lanes of its own.", nil, nil),
 		unsent:  prometheus.NewDesc("lockstep_outbox_unsent_lanes", "Lanes of the outbox that no replica sends at the moment.", nil, nil),
+		waiting: prometheus.NewDesc("lockstep_outbox_waiting_lanes",
+			"Lanes of the outbox in which an event has waited for a minute to be sent at all.", nil, nil),
 	}
 }
 
@@ -36,6 +38,7 @@ type metrics struct {
 	pool                    *pgxpool.Pool
 	events, failing, oldest *prometheus.Desc
 	senders, unsent         *prometheus.Desc
+	waiting                 *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
@@ -45,6 +48,7 @@ func (m metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.oldest
 	ch <- m.senders
 	ch <- m.unsent
+	ch <- m.waiting
 }
 
 // Collect implements prometheus.Collector, whose interface has no context.
@@ -58,6 +62,7 @@ func (m metrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.events, prometheus.GaugeValue, float64(b.Events))
 	ch <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, float64(b.Failing))
 	ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, b.OldestSeconds)
+	ch <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(b.Waiting))
 	var senders, unsent int64
 	if err := m.pool.QueryRow(ctx, countLanes).Scan(&senders, &unsent); err != nil {
 		return

@@ -56,9 +56,10 @@ func (i *Inbox) Ready(ctx context.Context, events []event.Event) ([]bool, error)
 	}
 }
 
-// ready is Ready without waiting; waited is the longest time for which one of the missing events has been waited for.
+// ready is Ready without waiting; waited is the shortest time for which the missing events of a sequence have been waited for: one that has
+// a gap for long has no other stop waiting.
 func (i *Inbox) ready(ctx context.Context, places []place) (ready []bool, waited time.Duration, err error) {
-	ready = make([]bool, len(places))
+	ready, waited = make([]bool, len(places)), commitWithin
 	of := map[sequence][]int{}
 	for n, p := range places {
 		if ready[n] = p.position == 0; !ready[n] {
@@ -74,7 +75,7 @@ func (i *Inbox) ready(ctx context.Context, places []place) (ready []bool, waited
 			return nil, 0, err
 		}
 		if early {
-			waited = max(waited, i.Clock.Now().Sub(o.since))
+			waited = min(waited, i.Clock.Now().Sub(o.since))
 		}
 		i.mu.Lock()
 		i.orders[seq] = o

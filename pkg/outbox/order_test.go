@@ -1,12 +1,14 @@
 package outbox_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 )
 
@@ -134,4 +136,33 @@ func TestNoEventIsReadyWithoutADatabase(t *testing.T) {
 	if ready, err := s.inbox.Ready(t.Context(), []event.Event{m[1].event}); err == nil || ready != nil {
 		t.Errorf("found %v, %v; expected an error", ready, err)
 	}
+}
+
+// A lane that has waited long for an event has no other lane's events refused before they have been waited for.
+func TestAGapOfOneSequenceDoesNotHurryAnother(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	placed := func(epoch string, position int) message {
+		e := startedBy("rollout-7", epoch+strconv.Itoa(position))
+		e.SetExtension(outbox.ExtensionSender, "workflow")
+		e.SetExtension(outbox.ExtensionEpoch, epoch)
+		e.SetExtension(outbox.ExtensionPosition, strconv.Itoa(position))
+		return message{e.ID(), e}
+	}
+	same(t, "the gap", s.ready(time.Second, placed("a", 2)), []bool{false})
+	answered := make(chan []bool, 1)
+	go func() {
+		ready, err := s.inbox.Ready(t.Context(), []event.Event{placed("a", 3).event, placed("b", 2).event})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- ready
+	}()
+	s.clock.AwaitTimers(1)
+	s.must(pg.InTx(t.Context(), s.to, func(tx pgx.Tx) error {
+		_, err := s.newInbox("domain").Claim(t.Context(), tx, placed("b", 1).event)
+		return err
+	}))
+	s.clock.Advance(100 * time.Millisecond)
+	same(t, "ready", <-answered, []bool{false, true})
 }

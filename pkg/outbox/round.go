@@ -51,11 +51,18 @@ func (s *Sender) round(ctx context.Context) (sent int, more bool, err error) {
 func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err error) {
 	q, now := query.New(s.Pool), s.Clock.Now()
 	fresh, unnumbered, err := s.fresh(ctx, now)
+	s.soon = false
 	if len(unnumbered) > 0 {
-		if err := s.number(ctx, unnumbered); err != nil {
+		taken, err := s.number(ctx, unnumbered)
+		if err != nil {
 			return nil, false, err
 		}
-		fresh, unnumbered, err = s.fresh(ctx, now)
+		if fresh, unnumbered, err = s.fresh(ctx, now); err != nil {
+			return nil, false, err
+		}
+		// What another transaction gives places to is no reason to begin at once.
+		unnumbered = slices.DeleteFunc(unnumbered, func(lane int16) bool { return slices.Contains(taken, lane) })
+		s.soon = len(taken) > 0
 	}
 	if err != nil {
 		return nil, false, err
@@ -64,7 +71,7 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 	if s.overdue.After(now) {
 		return fresh, more, nil
 	}
-	lanes, sent := s.mine()
+	lanes, sent := s.inOrder(now)
 	rows, err := q.Overdue(ctx, query.OverdueParams{Lanes: lanes, At: now, Sent: sent, ResendWindow: ResendWindow, AtMost: batch})
 	if err != nil {
 		return nil, false, pg.Classify(err, "read due events")
@@ -90,12 +97,26 @@ func (s *Sender) due(ctx context.Context) (due []query.FreshRow, more bool, err 
 
 // fresh are the events to publish for the first time; unnumbered are the lanes that have others, without a place yet.
 func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRow, unnumbered []int16, err error) {
-	lanes, sent := s.mine()
-	rows, err = query.New(s.Pool).Fresh(ctx, query.FreshParams{Lanes: lanes, Afters: sent, At: now, AtMost: batch})
+	p := query.FreshParams{Lanes: s.mine(), At: now, AtMost: batch}
+	for _, lane := range p.Lanes {
+		p.Afters = append(p.Afters, s.sent[lane])
+		p.Placed, p.Unplaced = append(p.Placed, s.open(part{lane, true}, now)), append(p.Unplaced, s.open(part{lane, false}, now))
+	}
+	rows, err = query.New(s.Pool).Fresh(ctx, p)
 	for len(rows) > 0 && rows[0].Receipted && rows[0].Place == 0 {
 		unnumbered, rows = append(unnumbered, rows[0].Lane), rows[1:]
 	}
 	return rows, unnumbered, pg.Classify(err, "read new events")
+}
+
+// inOrder are the lanes whose events with places may be sent now, and the place in each up to which nothing waits for its first publication.
+func (s *Sender) inOrder(now time.Time) (lanes []int16, sent []int64) {
+	for _, lane := range s.mine() {
+		if s.open(part{lane, true}, now) {
+			lanes, sent = append(lanes, lane), append(sent, s.sent[lane])
+		}
+	}
+	return lanes, sent
 }
 
 // nextOverdue is when to look again, once everything was found that was due; also for what nobody here knows of. What was found
@@ -104,7 +125,7 @@ func (s *Sender) nextOverdue(ctx context.Context, now time.Time, found int) (tim
 	if found > 0 {
 		return now, nil
 	}
-	lanes, _ := s.mine()
+	lanes, _ := s.inOrder(now)
 	times, err := query.New(s.Pool).NextOverdue(ctx, query.NextOverdueParams{Lanes: lanes, ResendWindow: ResendWindow})
 	return slices.MinFunc(append(times, now.Add(s.ResendAfter)), time.Time.Compare), pg.Classify(err, "read when events are due")
 }
@@ -117,8 +138,8 @@ func (s *Sender) repeat(ctx context.Context) error {
 	}
 	s.setLost(false)
 	s.lookForOverdue(time.Time{})
-	lanes, _ := s.mine()
-	if err := query.New(s.Pool).Repeat(ctx, query.RepeatParams{Lanes: lanes, At: s.Clock.Now()}); err != nil {
+	clear(s.refused)
+	if err := query.New(s.Pool).Repeat(ctx, query.RepeatParams{Lanes: s.mine(), At: s.Clock.Now()}); err != nil {
 		s.setLost(true)
 		return pg.Classify(err, "have unconfirmed events sent again")
 	}
@@ -149,22 +170,29 @@ func (s *Sender) lookForOverdue(at time.Time) {
 	}
 }
 
-// number gives places to the events of lanes that have none.
-func (s *Sender) number(ctx context.Context, lanes []int16) error {
+// number gives places to the events of lanes that have none, but not in those where another transaction does so at the moment: these it
+// answers.
+func (s *Sender) number(ctx context.Context, lanes []int16) (taken []int16, err error) {
 	const most = 10 * batch
 	for len(lanes) > 0 {
+		var held []int16
 		var numbered []query.NumberRow
 		err := pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) (err error) {
 			q := query.New(tx)
-			if err := q.HoldCursor(ctx, lanes); err != nil {
+			if held, err = q.HoldCursor(ctx, lanes); err != nil || len(held) == 0 {
 				return err
 			}
 			pg.Last(tx)
-			numbered, err = q.Number(ctx, query.NumberParams{Lanes: lanes, AtMost: most})
+			numbered, err = q.Number(ctx, query.NumberParams{Lanes: held, AtMost: most})
 			return err
 		})
 		if err != nil {
-			return pg.Classify(err, "number new events")
+			return nil, pg.Classify(err, "number new events")
+		}
+		for _, lane := range lanes {
+			if !slices.Contains(held, lane) {
+				taken = append(taken, lane)
+			}
 		}
 		lanes = nil
 		for _, of := range numbered {
@@ -176,7 +204,7 @@ func (s *Sender) number(ctx context.Context, lanes []int16) error {
 			}
 		}
 	}
-	return nil
+	return taken, nil
 }
 
 // note stores what was published. A crash before it repeats the publications under the same message ids; so does one right after it,
@@ -244,9 +272,7 @@ func (s *Sender) settle(ctx context.Context) error {
 	if len(receipts) == 0 {
 		return nil
 	}
-	q := query.New(s.Pool)
-	lanes, _ := s.mine()
-	states, err := q.State(ctx, lanes)
+	states, err := query.New(s.Pool).State(ctx, s.mine())
 	if err != nil {
 		return pg.Classify(err, "read the outbox's lanes")
 	}
@@ -254,7 +280,7 @@ func (s *Sender) settle(ctx context.Context) error {
 	for _, state := range states {
 		of[state.Epoch] = state
 	}
-	confirmed := lanes[:0]
+	confirmed := query.ConfirmParams{At: s.Clock.Now()}
 	for from, mark := range receipts {
 		state, mine := of[from.epoch]
 		switch {
@@ -267,19 +293,26 @@ func (s *Sender) settle(ctx context.Context) error {
 			}
 			delete(of, state.Epoch)
 		default:
-			err := q.Confirm(ctx, query.ConfirmParams{Lane: state.Lane, Receiver: from.receiver, Mark: mark, At: s.Clock.Now()})
-			if err != nil {
-				return pg.Classify(err, "confirm up to %d of lane %d for %s", mark, state.Lane, from.receiver)
-			}
-			confirmed = append(confirmed, state.Lane)
+			confirmed.Lanes, confirmed.Epochs = append(confirmed.Lanes, state.Lane), append(confirmed.Epochs, state.Epoch)
+			confirmed.Receivers, confirmed.Marks = append(confirmed.Receivers, from.receiver), append(confirmed.Marks, mark)
 		}
 	}
-	if len(confirmed) == 0 {
+	if len(confirmed.Lanes) == 0 {
 		return nil
 	}
 	s.lookForOverdue(time.Time{}) // the window moves
-	_, err = q.DeleteConfirmed(ctx, query.DeleteConfirmedParams{Lanes: confirmed, Receivers: s.Receivers})
-	return pg.Classify(err, "delete confirmed events")
+	err = pg.InPipeline(ctx, s.Pool, func(tx pgx.Tx) error {
+		q := query.New(tx)
+		// Until the end no new sequence begins, of which a receipt of the one before would delete what nobody has.
+		if err := q.HoldEpochs(ctx, confirmed.Lanes); err != nil {
+			return err
+		}
+		if err := q.Confirm(ctx, confirmed); err != nil {
+			return err
+		}
+		return q.DeleteConfirmed(ctx, query.DeleteConfirmedParams{Lanes: confirmed.Lanes, Epochs: confirmed.Epochs, Receivers: s.Receivers})
+	})
+	return pg.Classify(err, "confirm and delete events of lanes %v", confirmed.Lanes)
 }
 
 // restart begins a new sequence of a lane with everything that is still held of it, unless another sender has done so already.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +28,8 @@ type Publisher interface {
 	// OnHint calls fn for the hints on the subject until ctx ends; it returns when it is subscribed. A nil payload means that the
 	// connection was lost and is back: receipts may have been missed, and the stream may have lost everything.
 	OnHint(ctx context.Context, subject string, fn func(payload []byte)) error
+	// Connected reports whether there is a connection, as far as is known.
+	Connected() bool
 }
 
 // SenderDeps is what a Sender needs.
@@ -62,12 +63,15 @@ type Sender struct {
 	sent    map[int16]int64
 	overdue time.Time
 	alone   bool
-
-	others atomic.Bool // another has been heard of
+	// refused are the parts of lanes whose next event the bus does not take, though it is there. soon is set if another transaction gives places
+	// to what this sender has found.
+	refused map[part]refusal
+	soon    bool
 
 	mu       sync.Mutex
 	receipts map[receiptOf]int64 // the latest marks that have not been looked at
 	lost     bool                // what was sent before may be gone: it is sent again before anything else
+	anew     bool                // another sender has come, or left lanes
 }
 
 // receiptOf is what a mark is about: a receiver, and a sequence, which is that of a lane.
@@ -83,7 +87,8 @@ func NewSender(d SenderDeps) *Sender {
 	}
 	d.ResendAtMost = max(d.ResendAtMost, d.ResendAfter)
 	return &Sender{
-		SenderDeps: d, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), sent: map[int16]int64{}, receipts: map[receiptOf]int64{},
+		SenderDeps: d, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), sent: map[int16]int64{}, refused: map[part]refusal{},
+		receipts: map[receiptOf]int64{},
 	}
 }
 
@@ -99,6 +104,10 @@ const (
 	betweenRounds = 5 * time.Millisecond
 	forEach       = 2500 * time.Microsecond
 	betweenFull   = 25 * time.Millisecond
+	// leaveAfter is how long a sender keeps its lanes when it has no connection to the bus: another replica may have one.
+	leaveAfter = 5 * time.Second
+	// lookSoon is how soon it looks again for events that another transaction was about to give places to.
+	lookSoon = 50 * time.Millisecond
 	// longestPause bounds the pause before the next try to lead when the database is away.
 	longestPause = 5 * time.Second
 )
@@ -109,10 +118,22 @@ func (s *Sender) Wake() { poke(s.wake) }
 // told has this sender look, for a reason that concerns no other.
 func (s *Sender) told() { poke(s.news) }
 
-// heard is told by another sender or replica.
-func (s *Sender) heard() {
-	s.others.Store(true)
+// notified has this sender look because another says so; anew is set if the lanes are to be shared anew.
+func (s *Sender) notified(anew bool) {
+	if anew {
+		s.mu.Lock()
+		s.anew = true
+		s.mu.Unlock()
+	}
 	s.told()
+}
+
+// shareAnew reports whether the lanes are to be shared anew since it was last asked.
+func (s *Sender) shareAnew() (anew bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	anew, s.anew = s.anew, false
+	return anew
 }
 
 func poke(c chan struct{}) {
@@ -165,9 +186,12 @@ func (s *Sender) follow(ctx context.Context) {
 	}
 }
 
-// lead publishes for as long as this is one of the senders. It returns false, and no error, if one of the release before is the only one;
-// true says that it was a sender.
+// lead publishes for as long as this is one of the senders. It returns false, and no error, if one of the release before is the only one,
+// or the bus is away; true says that it was a sender.
 func (s *Sender) lead(ctx context.Context) (led bool, err error) {
+	if !s.Bus.Connected() {
+		return false, nil
+	}
 	own, err := s.join(ctx)
 	if own == nil || err != nil {
 		return false, err
@@ -182,10 +206,10 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 	if err := s.Bus.OnHint(ctx, receiptSubject(s.Name), s.take); err != nil {
 		return true, fmt.Errorf("listen for receipts: %w", err)
 	}
-	listener.Go(func() { cancel(own.listen(ctx, s.heard)) })
-	_ = query.New(s.Pool).Notify(ctx, own.name()) // one that is alone shares with this one at once, and else when it looks
+	listener.Go(func() { cancel(own.listen(ctx, s.notified)) })
 	s.Log.InfoContext(ctx, "outbox sender is active")
 	clear(s.sent)
+	clear(s.refused)
 	err = s.rounds(ctx, own)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -195,40 +219,56 @@ func (s *Sender) lead(ctx context.Context) (led bool, err error) {
 
 // rounds publishes and takes receipts until ctx ends or the database fails.
 func (s *Sender) rounds(ctx context.Context, own *session) error {
-	var shared time.Time
+	var shared, away time.Time
 	for {
 		began := s.Clock.Now()
 		every := pollEvery
 		if s.alone {
 			every = aloneEvery
 		}
-		if began.Sub(shared) >= every || s.others.Swap(false) && s.alone {
+		if s.shareAnew() || began.Sub(shared) >= every {
 			if err := s.share(ctx, own); err != nil {
 				return err
 			}
 			shared = began
 		}
-		sent, more, err := s.round(ctx)
-		away := errors.Is(err, errBusAway)
+		sent, more, err := 0, false, errBusAway
+		if s.Bus.Connected() {
+			sent, more, err = s.round(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case away:
+		case errors.Is(err, errBusAway):
+			if away.IsZero() {
+				away = began
+			}
+			if began.Sub(away) >= leaveAfter {
+				s.setLost(true) // receipts are missed meanwhile, and the stream may come back empty
+				return fmt.Errorf("%w; another replica may, and is left the lanes", err)
+			}
 			s.Log.WarnContext(ctx, "outbox waits for the bus", telemetry.KeyError, err)
 		case err != nil:
 			return err
 		case more:
+			away = time.Time{}
 			s.passOn(ctx, own)
 			continue
+		default:
+			away = time.Time{}
 		}
-		s.wait(ctx, own, away, began.Add(pause(sent)))
+		s.wait(ctx, own, !away.IsZero(), began.Add(pause(sent)))
 	}
 }
 
 // wait waits for something to do, for pollEvery at most, and then for the time of the next round: what is added meanwhile goes with it.
 // Where the bus is away, being woken would not help, and the bus has waited for seconds itself.
 func (s *Sender) wait(ctx context.Context, own *session, away bool, next time.Time) {
-	timer := s.Clock.NewTimer(pollEvery)
+	poll := pollEvery
+	if s.soon {
+		poll = lookSoon
+	}
+	timer := s.Clock.NewTimer(poll)
 	defer timer.Stop()
 	news := s.news
 	if away {

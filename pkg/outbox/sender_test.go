@@ -190,9 +190,9 @@ func TestABusThatIsAwayKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.add("a", "b", "c")
-	away := true
+	s.stream.away = true
 	s.stream.before = func(e event.Event) error {
-		if away && e.ID() == "b" {
+		if s.stream.away && e.ID() == "b" {
 			return fault.New(fault.Unavailable, "nats is not connected")
 		}
 		return nil
@@ -201,7 +201,7 @@ func TestABusThatIsAwayKeepsTheOrder(t *testing.T) {
 		t.Fatalf("round answered %v", err)
 	}
 	same(t, "message ids", ids(s.stream.take()), []string{"a"})
-	away = false
+	s.stream.away = false
 	s.round()
 	same(t, "message ids", ids(s.stream.take()), []string{"b", "c"})
 }

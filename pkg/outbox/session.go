@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,9 +39,11 @@ func (s *Sender) join(ctx context.Context) (*session, error) {
 		return nil, pg.Classify(err, "become a sender of the outbox")
 	}
 	own := &session{conn: pooled.Hijack(), asked: make(chan func(), 1)}
-	own.process = int32(own.conn.PgConn().PID()) //nolint:gosec // PostgreSQL numbers its processes with int32
-	if own.schema, err = query.New(own.conn).Schema(ctx); err == nil {
-		err = query.New(own.conn).Listen(ctx)
+	q := query.New(own.conn)
+	self, err := q.Self(ctx) // a pooler between makes up what the protocol says
+	own.schema, own.process = self.Schema, self.Process
+	if err == nil {
+		err = errors.Join(q.Listen(ctx), q.Notify(ctx, own.name()+moved))
 	}
 	if err != nil {
 		own.close(ctx)
@@ -49,19 +52,26 @@ func (s *Sender) join(ctx context.Context) (*session, error) {
 	return own, nil
 }
 
-// close ends the session, and with it the locks, whatever state it is in.
+// close ends the session, and with it the locks, whatever state it is in. The other senders are told, if possible: else they find it at
+// their next look.
 func (o *session) close(ctx context.Context) {
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer stop()
+	if q := query.New(o.conn); !o.conn.IsClosed() && q.LeaveAll(closing) == nil {
+		_ = q.Notify(closing, o.name()+moved)
+	}
 	_ = o.conn.Close(closing)
 }
+
+// moved ends the notification by which a session tells the others that the lanes are to be shared anew: it is there, or has left some.
+const moved = "/lanes"
 
 // name tells the notifications of this session from those of others.
 func (o *session) name() string { return "/" + strconv.Itoa(int(o.process)) }
 
-// listen calls told for each notification of this schema that is not this session's own, and does what use asks. It returns when the
-// connection, and with it the locks, are gone.
-func (o *session) listen(ctx context.Context, told func()) error {
+// listen calls told for each notification of this schema that is not this session's own, and does what use asks; anew is set if the lanes are
+// to be shared anew. It returns when the connection, and with it the locks, are gone.
+func (o *session) listen(ctx context.Context, told func(anew bool)) error {
 	for {
 		waiting, interrupt := context.WithCancel(ctx)
 		o.mu.Lock()
@@ -79,8 +89,10 @@ func (o *session) listen(ctx context.Context, told func()) error {
 		interrupt()
 		switch {
 		case err == nil:
-			if by, ours := strings.CutPrefix(n.Payload, o.schema); ours && by != o.name() && (by == "" || by[0] == '/') {
-				told()
+			by, ours := strings.CutPrefix(n.Payload, o.schema)
+			by, anew := strings.CutSuffix(by, moved)
+			if ours && by != o.name() && (by == "" || by[0] == '/') {
+				told(anew)
 			}
 		case ctx.Err() == nil && interrupted && !o.conn.IsClosed():
 		default:

@@ -49,6 +49,8 @@ type stream struct {
 	moved bool
 	// loseHints loses receipts.
 	loseHints bool
+	// away is set if there is no connection.
+	away bool
 	// before is asked before a message is stored; its error is the publisher's.
 	before func(e event.Event) error
 	// after is called when a message is stored.
@@ -114,6 +116,12 @@ func (s *stream) Hint(subject string, payload []byte) {
 	if fn != nil && !lose {
 		fn(payload)
 	}
+}
+
+func (s *stream) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.away
 }
 
 func (s *stream) OnHint(_ context.Context, subject string, fn func([]byte)) error {

@@ -507,6 +507,8 @@ func (noBus) PublishAll(context.Context, []event.Sealed, []string) []error {
 	return []error{errNoBus}
 }
 
+func (noBus) Connected() bool { return false }
+
 func (noBus) OnHint(context.Context, string, func([]byte)) error { return errNoBus }
 
 func (noBus) Hint(string, []byte) {}

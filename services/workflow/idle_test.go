@@ -74,6 +74,8 @@ func (nowhere) PublishAll(_ context.Context, events []event.Sealed, _ []string) 
 	return make([]error, len(events))
 }
 
+func (nowhere) Connected() bool { return true }
+
 func (nowhere) OnHint(context.Context, string, func([]byte)) error { return nil }
 
 // quiet is everything of the service that looks into the database by itself, on a clock that a test moves. asked counts its statements.

@@ -8,11 +8,27 @@ ALTER TABLE outbox
     ADD COLUMN place bigint CHECK (place > 0),
     ADD CONSTRAINT outbox_place_if_receipted CHECK (receipted OR place IS NULL);
 
--- The lane of an event, as Go's laneOf finds it.
+-- The lane of an event, as Go's laneOf finds it. Whatever the event holds, it answers: PostgreSQL refuses to read a member of a JSON that has
+-- \u0000 or half a surrogate pair anywhere, which are taken out then, and what cannot be read at all is in lane 0.
 -- +goose StatementBegin
-CREATE FUNCTION outbox_lane_of(event json) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
-    SELECT (get_byte(sha256(convert_to(coalesce(event ->> 'organizationid', '') || '/' || regexp_replace(left(split_part(
-        regexp_replace(coalesce(event ->> 'correlationid', ''), '^child:[1-9]:', ''), '/', 1), 150), '-cancelled$', ''), 'UTF8')), 0) & 7)::smallint
+CREATE FUNCTION outbox_lane_of(event json) RETURNS smallint LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    organization text;
+    correlation  text;
+BEGIN
+    BEGIN
+        organization := event ->> 'organizationid';
+        correlation := event ->> 'correlationid';
+    EXCEPTION WHEN others THEN
+        event := regexp_replace(event::text, '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1?', 'g')::json;
+        organization := event ->> 'organizationid';
+        correlation := event ->> 'correlationid';
+    END;
+    RETURN get_byte(sha256(convert_to(coalesce(organization, '') || '/' || regexp_replace(left(split_part(
+        regexp_replace(coalesce(correlation, ''), '^(observer/)?(child:[1-9]:)?', ''), '/', 1), 150), '-cancelled$', ''), 'UTF8')), 0) & 7;
+EXCEPTION WHEN others THEN
+    RETURN 0;
+END
 $$;
 -- +goose StatementEnd
 UPDATE outbox SET lane = outbox_lane_of(event);
@@ -34,6 +50,8 @@ CREATE UNIQUE INDEX outbox_position_once ON outbox (position) WHERE position IS 
 DROP INDEX outbox_unnumbered;
 CREATE UNIQUE INDEX outbox_place_once ON outbox (lane, place) WHERE place IS NOT NULL;
 CREATE INDEX outbox_unplaced ON outbox (lane, id) WHERE receipted AND place IS NULL;
+-- outbox_unreceipted is that of the release before.
+CREATE INDEX outbox_unreceipted_of_lane ON outbox (lane, id) WHERE NOT receipted;
 
 -- How far places have been given out in each lane.
 CREATE TABLE outbox_lane (
@@ -56,6 +74,7 @@ CREATE TABLE outbox_mark (
 -- +goose Down
 DROP TABLE outbox_mark;
 DROP TABLE outbox_lane;
+DROP INDEX outbox_unreceipted_of_lane;
 DROP INDEX outbox_unplaced;
 DROP INDEX outbox_place_once;
 CREATE INDEX outbox_unnumbered ON outbox (id) WHERE receipted AND position IS NULL;

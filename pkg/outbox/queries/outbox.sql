@@ -21,7 +21,7 @@ WITH added AS (
 ), wanted AS (
     SELECT added.lane, count(*) AS events FROM added WHERE added.numbered GROUP BY added.lane
 ), free AS (
-    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR UPDATE SKIP LOCKED
+    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
     WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane RETURNING outbox_lane.lane, outbox_lane.place
@@ -38,11 +38,12 @@ ORDER BY added.rank;
 WITH wanted AS (
     SELECT unnest(sqlc.arg(wanted)::smallint[]) AS lane, unnest(sqlc.arg(counts)::bigint[]) AS events
 ), free AS (
-    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (sqlc.arg(wanted)::smallint[]) FOR UPDATE SKIP LOCKED
+    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (sqlc.arg(wanted)::smallint[])
+      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = l.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
+    FOR NO KEY UPDATE SKIP LOCKED -- not where the sender is to give places, who could wait for ever
 ), moved AS (
     UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
     WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane
-      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = wanted.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
     RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base
 )
 INSERT INTO outbox (source, event_id, event, receipted, lane, place)
@@ -66,6 +67,10 @@ WHERE CASE WHEN wanted.lane = ANY (sqlc.arg(lanes)::smallint[]) -- a CASE, so th
 SELECT pg_advisory_unlock(hashtextextended(current_schema() || '/outbox/lane/' || wanted.lane, 0))
 FROM outbox_lane AS wanted WHERE wanted.lane = ANY (sqlc.arg(lanes)::smallint[]);
 
+-- name: LeaveAll :exec
+-- LeaveAll gives up all locks of this session.
+SELECT pg_advisory_unlock_all();
+
 -- name: Listen :exec
 LISTEN lockstep_outbox;
 
@@ -73,17 +78,27 @@ LISTEN lockstep_outbox;
 -- Notify wakes the senders of this schema, wherever they run, but for the one that is named, if any.
 SELECT pg_notify('lockstep_outbox', current_schema() || sqlc.arg(but)::text);
 
--- name: Schema :one
-SELECT current_schema()::text;
+-- name: Self :one
+-- Self is what the notifications of a session carry: the schema, and its process, which a pooler between has another number for.
+SELECT current_schema()::text AS schema, pg_backend_pid()::integer AS process;
 
 -- name: LockLane :one
--- LockLane keeps others from giving out places of a lane until the transaction ends.
+-- LockLane keeps others from giving out places of a lane, and from confirming any, until the transaction ends.
 SELECT epoch, place FROM outbox_lane WHERE lane = sqlc.arg(lane) FOR UPDATE;
 
--- name: HoldCursor :exec
--- HoldCursor is LockLane for the numbering of several lanes, which is a statement of its own so that it sees what the transactions before
--- it have committed.
-SELECT FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::smallint[]) ORDER BY lane FOR UPDATE;
+-- name: HoldCursor :many
+-- HoldCursor keeps others from giving out places of those lanes that it answers, until the transaction ends; it waits for nobody. It is a
+-- statement of its own so that the numbering sees what the transactions before it have committed.
+SELECT lane FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::smallint[]) ORDER BY lane FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: HoldEpochs :exec
+-- HoldEpochs keeps others from beginning a new sequence of lanes until the transaction ends. It keeps nobody from giving out places.
+SELECT FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::smallint[]) ORDER BY lane FOR KEY SHARE;
+
+-- name: TakeOver :exec
+-- TakeOver has lanes begin with what the release before has sent of them, and nobody has confirmed: it comes before what is new.
+UPDATE outbox SET position = NULL, next_attempt_at = CASE WHEN outbox.attempts > 0 THEN '-infinity' ELSE outbox.next_attempt_at END
+WHERE position IS NOT NULL AND lane = ANY (sqlc.arg(lanes)::smallint[]);
 
 -- name: Number :many
 -- Number gives the next places to the oldest events of lanes that have none, and says how many there were, and the last place of each. What
@@ -112,21 +127,27 @@ SELECT lane, epoch, place FROM outbox_lane WHERE lane = ANY (sqlc.arg(lanes)::sm
 -- Fresh are the events of lanes to publish for the first time, those of each lane in the order of their places, of which those up to after are
 -- known; before them come those that get no place. Each says what sequence it is in, and the lowest place of its lane that is
 -- still held. Where there are events that are to get one, one of each such lane comes first, and stands for all: an outbox in which
--- nothing is new is asked this one question. The lanes take turns, so that a long one delays no other.
+-- nothing is new is asked this one question. The lanes take turns, so that a long one delays no other. placed and unplaced say of which
+-- lanes either kind is asked for.
 WITH mine AS MATERIALIZED (
-    SELECT asked.lane, asked.after, c.epoch, coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
-    FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(afters)::bigint[]) AS after) AS asked JOIN outbox_lane c ON c.lane = asked.lane
+    SELECT asked.lane, asked.after, asked.placed, asked.unplaced, c.epoch,
+        coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
+    FROM (
+        SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(afters)::bigint[]) AS after,
+            unnest(sqlc.arg(placed)::boolean[]) AS placed, unnest(sqlc.arg(unplaced)::boolean[]) AS unplaced
+    ) AS asked JOIN outbox_lane c ON c.lane = asked.lane
 )
 SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, o.lane, mine.epoch, mine.base
 FROM (
-    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM outbox u
-     WHERE NOT u.receipted AND u.lane = ANY (sqlc.arg(lanes)::smallint[]) AND u.next_attempt_at <= sqlc.arg(at)::timestamptz
-     ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
+    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT r.id, r.event, r.place, r.attempts, r.receipted, r.lane FROM outbox r
+         WHERE r.lane = m.lane AND NOT r.receipted AND r.next_attempt_at <= sqlc.arg(at)::timestamptz ORDER BY r.id LIMIT sqlc.arg(at_most)::integer
+     ) AS u WHERE m.unplaced ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
     UNION ALL
     (SELECT n.id, n.event, n.place, n.attempts, n.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
          SELECT f.id, f.event, f.place, f.attempts, f.receipted FROM outbox f
          WHERE f.lane = m.lane AND f.place > m.after AND f.attempts = 0 ORDER BY f.place LIMIT sqlc.arg(at_most)::integer
-     ) AS n ORDER BY n.place - m.after, m.lane LIMIT sqlc.arg(at_most)::integer)
+     ) AS n WHERE m.placed ORDER BY n.place - m.after, m.lane LIMIT sqlc.arg(at_most)::integer)
     UNION ALL
     (SELECT w.id, w.event, w.place, w.attempts, w.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
          SELECT e.id, e.event, e.place, e.attempts, e.receipted FROM outbox e
@@ -182,15 +203,24 @@ UPDATE outbox SET attempts = attempts + 1, next_attempt_at = sqlc.arg(next_attem
 DELETE FROM outbox WHERE id = ANY (sqlc.arg(ids)::bigint[]);
 
 -- name: Confirm :exec
--- Confirm raises the mark of a receiver in a lane.
-INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at) VALUES (sqlc.arg(lane), sqlc.arg(receiver), sqlc.arg(mark), sqlc.arg(at))
+-- Confirm raises the marks of receivers in lanes whose sequences are still those that the receipts are about (HoldEpochs).
+INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at)
+SELECT got.lane, got.receiver, got.mark, sqlc.arg(at)::timestamptz
+FROM (
+    SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(epochs)::text[]) AS epoch, unnest(sqlc.arg(receivers)::text[]) AS receiver,
+        unnest(sqlc.arg(marks)::bigint[]) AS mark
+) AS got JOIN outbox_lane c ON c.lane = got.lane AND c.epoch = got.epoch
+ORDER BY got.lane, got.receiver
 ON CONFLICT (lane, receiver) DO UPDATE SET mark = greatest(outbox_mark.mark, excluded.mark), confirmed_at = excluded.confirmed_at;
 
--- name: DeleteConfirmed :execrows
--- DeleteConfirmed drops what every receiver given has confirmed of lanes. One that has never answered has confirmed nothing.
+-- name: DeleteConfirmed :exec
+-- DeleteConfirmed drops what every receiver given has confirmed of lanes whose sequences are still the given ones (HoldEpochs). One that has
+-- never answered has confirmed nothing.
 DELETE FROM outbox USING (
     SELECT mine.lane, min(coalesce(r.mark, 0)) AS mark
-    FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane) AS mine CROSS JOIN unnest(sqlc.arg(receivers)::text[]) AS wanted (receiver)
+    FROM (SELECT DISTINCT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(epochs)::text[]) AS epoch) AS mine
+    JOIN outbox_lane c ON c.lane = mine.lane AND c.epoch = mine.epoch
+    CROSS JOIN unnest(sqlc.arg(receivers)::text[]) AS wanted (receiver)
     LEFT JOIN outbox_mark r ON r.lane = mine.lane AND r.receiver = wanted.receiver GROUP BY mine.lane
 ) AS confirmed
 WHERE outbox.lane = confirmed.lane AND outbox.place <= confirmed.mark;
@@ -217,7 +247,9 @@ UPDATE outbox SET position = NULL WHERE position IS NOT NULL;
 UPDATE outbox_receiver SET mark = 0;
 
 -- name: Backlog :one
--- Backlog is what has not been confirmed yet, and how old the oldest of it is. It counts no further than most, so that a scrape costs
--- little however much has piled up.
-SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing, coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
-FROM (SELECT outbox.added_at, outbox.last_error FROM outbox ORDER BY outbox.id LIMIT sqlc.arg(most)) AS first;
+-- Backlog is what has not been confirmed yet, how old the oldest of it is, and in how many lanes something has waited for a minute to be sent
+-- at all. It counts no further than most, so that a scrape costs little however much has piled up.
+SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing,
+    count(DISTINCT first.lane) FILTER (WHERE first.attempts = 0 AND first.added_at < clock_timestamp() - '1 minute'::interval)::bigint AS waiting,
+    coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
+FROM (SELECT outbox.added_at, outbox.last_error, outbox.attempts, outbox.lane FROM outbox ORDER BY outbox.id LIMIT sqlc.arg(most)) AS first;

@@ -41,11 +41,12 @@ const addNew = `-- name: AddNew :exec
 WITH wanted AS (
     SELECT unnest($6::smallint[]) AS lane, unnest($7::bigint[]) AS events
 ), free AS (
-    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY ($6::smallint[]) FOR UPDATE SKIP LOCKED
+    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY ($6::smallint[])
+      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = l.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
+    FOR NO KEY UPDATE SKIP LOCKED -- not where the sender is to give places, who could wait for ever
 ), moved AS (
     UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
     WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane
-      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = wanted.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
     RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base
 )
 INSERT INTO outbox (source, event_id, event, receipted, lane, place)
@@ -93,7 +94,7 @@ WITH added AS (
 ), wanted AS (
     SELECT added.lane, count(*) AS events FROM added WHERE added.numbered GROUP BY added.lane
 ), free AS (
-    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR UPDATE SKIP LOCKED
+    SELECT l.lane FROM outbox_lane l WHERE l.lane IN (SELECT w.lane FROM wanted w) FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (
     UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
     WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane RETURNING outbox_lane.lane, outbox_lane.place
@@ -129,52 +130,70 @@ func (q *Queries) AddNumbered(ctx context.Context, arg AddNumberedParams) error 
 }
 
 const backlog = `-- name: Backlog :one
-SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing, coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
-FROM (SELECT outbox.added_at, outbox.last_error FROM outbox ORDER BY outbox.id LIMIT $1) AS first
+SELECT count(*)::bigint AS events, count(first.last_error)::bigint AS failing,
+    count(DISTINCT first.lane) FILTER (WHERE first.attempts = 0 AND first.added_at < clock_timestamp() - '1 minute'::interval)::bigint AS waiting,
+    coalesce(extract(epoch FROM clock_timestamp() - min(first.added_at)), 0)::float8 AS oldest_seconds
+FROM (SELECT outbox.added_at, outbox.last_error, outbox.attempts, outbox.lane FROM outbox ORDER BY outbox.id LIMIT $1) AS first
 `
 
 type BacklogRow struct {
 	Events        int64
 	Failing       int64
+	Waiting       int64
 	OldestSeconds float64
 }
 
-// Backlog is what has not been confirmed yet, and how old the oldest of it is. It counts no further than most, so that a scrape costs
-// little however much has piled up.
+// Backlog is what has not been confirmed yet, how old the oldest of it is, and in how many lanes something has waited for a minute to be sent
+// at all. It counts no further than most, so that a scrape costs little however much has piled up.
 func (q *Queries) Backlog(ctx context.Context, most int32) (BacklogRow, error) {
 	row := q.db.QueryRow(ctx, backlog, most)
 	var i BacklogRow
-	err := row.Scan(&i.Events, &i.Failing, &i.OldestSeconds)
+	err := row.Scan(
+		&i.Events,
+		&i.Failing,
+		&i.Waiting,
+		&i.OldestSeconds,
+	)
 	return i, err
 }
 
 const confirm = `-- name: Confirm :exec
-INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at) VALUES ($1, $2, $3, $4)
+INSERT INTO outbox_mark (lane, receiver, mark, confirmed_at)
+SELECT got.lane, got.receiver, got.mark, $1::timestamptz
+FROM (
+    SELECT unnest($2::smallint[]) AS lane, unnest($3::text[]) AS epoch, unnest($4::text[]) AS receiver,
+        unnest($5::bigint[]) AS mark
+) AS got JOIN outbox_lane c ON c.lane = got.lane AND c.epoch = got.epoch
+ORDER BY got.lane, got.receiver
 ON CONFLICT (lane, receiver) DO UPDATE SET mark = greatest(outbox_mark.mark, excluded.mark), confirmed_at = excluded.confirmed_at
 `
 
 type ConfirmParams struct {
-	Lane     int16
-	Receiver string
-	Mark     int64
-	At       time.Time
+	At        time.Time
+	Lanes     []int16
+	Epochs    []string
+	Receivers []string
+	Marks     []int64
 }
 
-// Confirm raises the mark of a receiver in a lane.
+// Confirm raises the marks of receivers in lanes whose sequences are still those that the receipts are about (HoldEpochs).
 func (q *Queries) Confirm(ctx context.Context, arg ConfirmParams) error {
 	_, err := q.db.Exec(ctx, confirm,
-		arg.Lane,
-		arg.Receiver,
-		arg.Mark,
 		arg.At,
+		arg.Lanes,
+		arg.Epochs,
+		arg.Receivers,
+		arg.Marks,
 	)
 	return err
 }
 
-const deleteConfirmed = `-- name: DeleteConfirmed :execrows
+const deleteConfirmed = `-- name: DeleteConfirmed :exec
 DELETE FROM outbox USING (
     SELECT mine.lane, min(coalesce(r.mark, 0)) AS mark
-    FROM (SELECT unnest($1::smallint[]) AS lane) AS mine CROSS JOIN unnest($2::text[]) AS wanted (receiver)
+    FROM (SELECT DISTINCT unnest($1::smallint[]) AS lane, unnest($2::text[]) AS epoch) AS mine
+    JOIN outbox_lane c ON c.lane = mine.lane AND c.epoch = mine.epoch
+    CROSS JOIN unnest($3::text[]) AS wanted (receiver)
     LEFT JOIN outbox_mark r ON r.lane = mine.lane AND r.receiver = wanted.receiver GROUP BY mine.lane
 ) AS confirmed
 WHERE outbox.lane = confirmed.lane AND outbox.place <= confirmed.mark
@@ -182,16 +201,15 @@ WHERE outbox.lane = confirmed.lane AND outbox.place <= confirmed.mark
 
 type DeleteConfirmedParams struct {
 	Lanes     []int16
+	Epochs    []string
 	Receivers []string
 }
 
-// DeleteConfirmed drops what every receiver given has confirmed of lanes. One that has never answered has confirmed nothing.
-func (q *Queries) DeleteConfirmed(ctx context.Context, arg DeleteConfirmedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deleteConfirmed, arg.Lanes, arg.Receivers)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// DeleteConfirmed drops what every receiver given has confirmed of lanes whose sequences are still the given ones (HoldEpochs). One that has
+// never answered has confirmed nothing.
+func (q *Queries) DeleteConfirmed(ctx context.Context, arg DeleteConfirmedParams) error {
+	_, err := q.db.Exec(ctx, deleteConfirmed, arg.Lanes, arg.Epochs, arg.Receivers)
+	return err
 }
 
 const forget = `-- name: Forget :exec
@@ -243,19 +261,24 @@ func (q *Queries) FormerPositions(ctx context.Context) error {
 
 const fresh = `-- name: Fresh :many
 WITH mine AS MATERIALIZED (
-    SELECT asked.lane, asked.after, c.epoch, coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
-    FROM (SELECT unnest($1::smallint[]) AS lane, unnest($4::bigint[]) AS after) AS asked JOIN outbox_lane c ON c.lane = asked.lane
+    SELECT asked.lane, asked.after, asked.placed, asked.unplaced, c.epoch,
+        coalesce((SELECT min(held.place) FROM outbox held WHERE held.lane = c.lane), c.place + 1)::bigint AS base
+    FROM (
+        SELECT unnest($3::smallint[]) AS lane, unnest($4::bigint[]) AS after,
+            unnest($5::boolean[]) AS placed, unnest($6::boolean[]) AS unplaced
+    ) AS asked JOIN outbox_lane c ON c.lane = asked.lane
 )
 SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.receipted, o.lane, mine.epoch, mine.base
 FROM (
-    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM outbox u
-     WHERE NOT u.receipted AND u.lane = ANY ($1::smallint[]) AND u.next_attempt_at <= $2::timestamptz
-     ORDER BY u.id LIMIT $3::integer)
+    (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM mine m CROSS JOIN LATERAL (
+         SELECT r.id, r.event, r.place, r.attempts, r.receipted, r.lane FROM outbox r
+         WHERE r.lane = m.lane AND NOT r.receipted AND r.next_attempt_at <= $1::timestamptz ORDER BY r.id LIMIT $2::integer
+     ) AS u WHERE m.unplaced ORDER BY u.id LIMIT $2::integer)
     UNION ALL
     (SELECT n.id, n.event, n.place, n.attempts, n.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
          SELECT f.id, f.event, f.place, f.attempts, f.receipted FROM outbox f
-         WHERE f.lane = m.lane AND f.place > m.after AND f.attempts = 0 ORDER BY f.place LIMIT $3::integer
-     ) AS n ORDER BY n.place - m.after, m.lane LIMIT $3::integer)
+         WHERE f.lane = m.lane AND f.place > m.after AND f.attempts = 0 ORDER BY f.place LIMIT $2::integer
+     ) AS n WHERE m.placed ORDER BY n.place - m.after, m.lane LIMIT $2::integer)
     UNION ALL
     (SELECT w.id, w.event, w.place, w.attempts, w.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
          SELECT e.id, e.event, e.place, e.attempts, e.receipted FROM outbox e
@@ -267,10 +290,12 @@ ORDER BY (o.receipted AND o.place IS NULL) DESC, o.place - mine.after NULLS FIRS
 `
 
 type FreshParams struct {
-	Lanes  []int16
-	At     time.Time
-	AtMost int32
-	Afters []int64
+	At       time.Time
+	AtMost   int32
+	Lanes    []int16
+	Afters   []int64
+	Placed   []bool
+	Unplaced []bool
 }
 
 type FreshRow struct {
@@ -287,13 +312,16 @@ type FreshRow struct {
 // Fresh are the events of lanes to publish for the first time, those of each lane in the order of their places, of which those up to after are
 // known; before them come those that get no place. Each says what sequence it is in, and the lowest place of its lane that is
 // still held. Where there are events that are to get one, one of each such lane comes first, and stands for all: an outbox in which
-// nothing is new is asked this one question. The lanes take turns, so that a long one delays no other.
+// nothing is new is asked this one question. The lanes take turns, so that a long one delays no other. placed and unplaced say of which
+// lanes either kind is asked for.
 func (q *Queries) Fresh(ctx context.Context, arg FreshParams) ([]FreshRow, error) {
 	rows, err := q.db.Query(ctx, fresh,
-		arg.Lanes,
 		arg.At,
 		arg.AtMost,
+		arg.Lanes,
 		arg.Afters,
+		arg.Placed,
+		arg.Unplaced,
 	)
 	if err != nil {
 		return nil, err
@@ -332,14 +360,39 @@ func (q *Queries) Hasten(ctx context.Context) error {
 	return err
 }
 
-const holdCursor = `-- name: HoldCursor :exec
-SELECT FROM outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR UPDATE
+const holdCursor = `-- name: HoldCursor :many
+SELECT lane FROM outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR NO KEY UPDATE SKIP LOCKED
 `
 
-// HoldCursor is LockLane for the numbering of several lanes, which is a statement of its own so that it sees what the transactions before
-// it have committed.
-func (q *Queries) HoldCursor(ctx context.Context, lanes []int16) error {
-	_, err := q.db.Exec(ctx, holdCursor, lanes)
+// HoldCursor keeps others from giving out places of those lanes that it answers, until the transaction ends; it waits for nobody. It is a
+// statement of its own so that the numbering sees what the transactions before it have committed.
+func (q *Queries) HoldCursor(ctx context.Context, lanes []int16) ([]int16, error) {
+	rows, err := q.db.Query(ctx, holdCursor, lanes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int16
+	for rows.Next() {
+		var lane int16
+		if err := rows.Scan(&lane); err != nil {
+			return nil, err
+		}
+		items = append(items, lane)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const holdEpochs = `-- name: HoldEpochs :exec
+SELECT FROM outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR KEY SHARE
+`
+
+// HoldEpochs keeps others from beginning a new sequence of lanes until the transaction ends. It keeps nobody from giving out places.
+func (q *Queries) HoldEpochs(ctx context.Context, lanes []int16) error {
+	_, err := q.db.Exec(ctx, holdEpochs, lanes)
 	return err
 }
 
@@ -353,6 +406,16 @@ func (q *Queries) Join(ctx context.Context, sender string) (bool, error) {
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const leaveAll = `-- name: LeaveAll :exec
+SELECT pg_advisory_unlock_all()
+`
+
+// LeaveAll gives up all locks of this session.
+func (q *Queries) LeaveAll(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, leaveAll)
+	return err
 }
 
 const leaveLanes = `-- name: LeaveLanes :exec
@@ -383,7 +446,7 @@ type LockLaneRow struct {
 	Place int64
 }
 
-// LockLane keeps others from giving out places of a lane until the transaction ends.
+// LockLane keeps others from giving out places of a lane, and from confirming any, until the transaction ends.
 func (q *Queries) LockLane(ctx context.Context, lane int16) (LockLaneRow, error) {
 	row := q.db.QueryRow(ctx, lockLane, lane)
 	var i LockLaneRow
@@ -597,15 +660,21 @@ func (q *Queries) Repeat(ctx context.Context, arg RepeatParams) error {
 	return err
 }
 
-const schema = `-- name: Schema :one
-SELECT current_schema()::text
+const self = `-- name: Self :one
+SELECT current_schema()::text AS schema, pg_backend_pid()::integer AS process
 `
 
-func (q *Queries) Schema(ctx context.Context) (string, error) {
-	row := q.db.QueryRow(ctx, schema)
-	var column_1 string
-	err := row.Scan(&column_1)
-	return column_1, err
+type SelfRow struct {
+	Schema  string
+	Process int32
+}
+
+// Self is what the notifications of a session carry: the schema, and its process, which a pooler between has another number for.
+func (q *Queries) Self(ctx context.Context) (SelfRow, error) {
+	row := q.db.QueryRow(ctx, self)
+	var i SelfRow
+	err := row.Scan(&i.Schema, &i.Process)
+	return i, err
 }
 
 const sent = `-- name: Sent :exec
@@ -675,6 +744,17 @@ func (q *Queries) TakeLanes(ctx context.Context, lanes []int16) ([]int16, error)
 		return nil, err
 	}
 	return items, nil
+}
+
+const takeOver = `-- name: TakeOver :exec
+UPDATE outbox SET position = NULL, next_attempt_at = CASE WHEN outbox.attempts > 0 THEN '-infinity' ELSE outbox.next_attempt_at END
+WHERE position IS NOT NULL AND lane = ANY ($1::smallint[])
+`
+
+// TakeOver has lanes begin with what the release before has sent of them, and nobody has confirmed: it comes before what is new.
+func (q *Queries) TakeOver(ctx context.Context, lanes []int16) error {
+	_, err := q.db.Exec(ctx, takeOver, lanes)
+	return err
 }
 
 const unnumber = `-- name: Unnumber :exec

@@ -58,7 +58,7 @@ byte losses = 1;                 /* a hint, a note, or all that the stream holds
  * @go pkg/outbox AddNumbered
  * @sql pkg/outbox AddNumbered: UPDATE outbox_lane SET place = outbox_lane.place +
  * @sql pkg/outbox AddNumbered: ahead.receipted AND ahead.place IS NULL
- * @sql pkg/outbox AddNumbered: FOR UPDATE SKIP LOCKED
+ * @sql pkg/outbox AddNumbered: FOR NO KEY UPDATE SKIP LOCKED
  */
 proctype transaction(byte e)
 {
@@ -103,7 +103,7 @@ endAgain:
 end:    do
         /* Positions are given to what is committed, under the cursor's lock.
          * @calls pkg/outbox Sender.number: HoldCursor Number
-         * @sql pkg/outbox HoldCursor: FOR UPDATE
+         * @sql pkg/outbox HoldCursor: FOR NO KEY UPDATE SKIP LOCKED
          * @sql pkg/outbox Number: o.receipted AND o.place IS NULL ORDER BY o.id
          */
         :: atomic { held(1) && !position[1] || held(2) && !position[2] ->
@@ -145,7 +145,8 @@ end:    do
 #ifdef DELETE_BEFORE_PUBLISH
             outbox[e] = GONE;
 #endif
-            /* @calls pkg/outbox Sender.publish: event PublishAll
+            /* @calls pkg/outbox Sender.publish: event publishSome
+             * @calls pkg/outbox Sender.publishSome: PublishAll
              * @go pkg/outbox messageID
              */
             atomic {
@@ -171,7 +172,8 @@ end:    do
                 e = 0; at = 0; base = 0; first = false
             }
         /* A receipt has come.
-         * @calls pkg/outbox Sender.settle: State Confirm DeleteConfirmed
+         * @calls pkg/outbox Sender.settle: State HoldEpochs Confirm DeleteConfirmed
+         * @sql pkg/outbox HoldEpochs: FOR KEY SHARE
          * @sql pkg/outbox Confirm: mark = greatest(outbox_mark.mark, excluded.mark)
          * @sql pkg/outbox DeleteConfirmed: outbox.place <= confirmed.mark
          */
