@@ -53,7 +53,7 @@ func ask(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) []string {
 	return answer
 }
 
-// A rolling deploy, and the way back: the release before runs on these tables, beside this one and after it. What one of them has added the
+// A rolling deploy, and a rollback: the release before runs on these tables, beside this one and after it. What one of them has added the
 // other sends, each event's run in its order, and they never send at once.
 func TestTheReleaseBeforeRunsOnTheseTables(t *testing.T) {
 	t.Parallel()
@@ -112,12 +112,12 @@ func TestTheReleaseBeforeRunsOnTheseTables(t *testing.T) {
 	s.must(s.from.QueryRow(t.Context(), former.lock).Scan(&leads))
 	same(t, "the release before sends at the same time", leads, false)
 
-	// And back: what this one has added and not sent, the release before sends.
+	// And a rollback: what this one has added and not sent, the release before sends.
 	stop()
 	s.addOf(run+"/7", run+"/8")
 	_, err = s.from.Exec(t.Context(), former.number)
 	s.must(err)
-	same(t, "what it would send after the way back", ask(t, s.from, former.fresh), []string{run + "/7", run + "/8"})
+	same(t, "what it would send after the rollback", ask(t, s.from, former.fresh), []string{run + "/7", run + "/8"})
 }
 
 // Whatever an event holds that the release before has stored, the upgrade takes it, and so does the trigger when that release adds it; also

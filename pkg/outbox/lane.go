@@ -126,7 +126,7 @@ func (s *Sender) senders(ctx context.Context) ([]holder, error) {
 var errNotCounted = errors.New("the session of this sender of the outbox is none that its database knows: does it lead to the same server as the pool, " +
 	"and past a pooler that gives a session to each transaction?")
 
-// share takes the lanes that are this sender's, and leaves those that are another's, who is told. A lane has one sender at a time, since it
+// share takes the lanes that are this sender's, and leaves those that are another's, which it notifies. A lane has one sender at a time, since it
 // is locked.
 func (s *Sender) share(ctx context.Context, own *session) error {
 	senders, err := s.senders(ctx)

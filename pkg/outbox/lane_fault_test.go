@@ -12,12 +12,14 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
@@ -66,6 +68,13 @@ func TestAnEventThatIsNotTakenStopsNoOtherLane(t *testing.T) {
 	s.addOf(runs[4]+"/2", runs[6]+"/1")
 	s.round()
 	same(t, "while it is not taken", ids(s.stream.take()), []string{runs[4] + "/1", runs[5] + "/1", runs[4] + "/2", runs[6] + "/1"})
+	_, err := s.from.Exec(t.Context(), `UPDATE outbox SET added_at = added_at - '2 minutes'::interval`)
+	s.must(err)
+	s.must(testutil.CollectAndCompare(outbox.Metrics(s.from), strings.NewReader(`
+# HELP lockstep_outbox_waiting_lanes Lanes of the outbox in which an event has waited for a minute to be sent at all.
+# TYPE lockstep_outbox_waiting_lanes gauge
+lockstep_outbox_waiting_lanes 1
+`), "lockstep_outbox_waiting_lanes"))
 	full = false
 	s.clock.Advance(time.Second)
 	s.round()
@@ -127,7 +136,7 @@ func TestAReplicaWithoutABusLeavesItsLanes(t *testing.T) {
 	wait.For(t, "it is back", func() bool { return slices.Equal(s.shares(), []int{4, 4}) })
 }
 
-// Two senders that believe to have a lane: while one begins a new sequence, the other has a receipt of the sequence before in hand. What the
+// Two senders that believe to have a lane: while one begins a new sequence, the other is about to store a receipt of the sequence before. What the
 // new sequence holds at these places has not come to anybody.
 func TestAReceiptOfAnEarlierSequenceDeletesNothing(t *testing.T) {
 	t.Parallel()
@@ -296,7 +305,7 @@ func TestSharesAreEvenAndMoveLittle(t *testing.T) {
 		}
 	}
 	if _, _, ok := outbox.Shares(has, 99); ok {
-		t.Error("one that is none of the senders has a share")
+		t.Error("one that is not among the senders has a share")
 	}
 }
 

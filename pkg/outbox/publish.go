@@ -39,7 +39,7 @@ type refusal struct {
 }
 
 const (
-	// tryAgainAfter is how long a part of a lane is left alone once the bus, which is there, did not take its next event; it doubles up to
+	// tryAgainAfter is how long a part of a lane is left alone once the bus, which is connected, did not take its next event; it doubles up to
 	// tryAgainAtMost. Such an answer takes seconds, for which all others wait.
 	tryAgainAfter, tryAgainAtMost = time.Second, 16 * time.Second
 	// refusedAtMost is how many events of a path a round tries that are not taken: the others of the path are likely not to be.
@@ -58,7 +58,7 @@ func (s *Sender) refuse(p part) {
 	s.lookForOverdue(r.until)
 }
 
-// item is an event to publish, or why it is none.
+// item is an event to publish, or why it cannot be.
 type item struct {
 	query.FreshRow
 	event event.Sealed

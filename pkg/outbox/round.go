@@ -243,7 +243,7 @@ func (s *Sender) note(ctx context.Context, done published) error {
 func (s *Sender) take(payload []byte) {
 	if payload == nil {
 		s.setLost(true)
-		s.told()
+		s.look()
 		return
 	}
 	var r receipt
@@ -259,7 +259,7 @@ func (s *Sender) take(payload []byte) {
 		s.receipts[from] = r.Mark
 	}
 	s.mu.Unlock()
-	s.told()
+	s.look()
 }
 
 // settle raises the marks that receipts have brought and deletes what all receivers have. Receipts of lanes that another sender has are

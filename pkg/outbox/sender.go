@@ -63,7 +63,7 @@ type Sender struct {
 	sent    map[int16]int64
 	overdue time.Time
 	alone   bool
-	// refused are the parts of lanes whose next event the bus does not take, though it is there. soon is set if another transaction gives places
+	// refused are the parts of lanes whose next event the bus does not take, though it is connected. soon is set if another transaction gives places
 	// to what this sender has found.
 	refused map[part]refusal
 	soon    bool
@@ -115,8 +115,8 @@ const (
 // Wake notifies the senders, here and in other replicas, that something was committed. It never blocks.
 func (s *Sender) Wake() { poke(s.wake) }
 
-// told has this sender look, for a reason that concerns no other.
-func (s *Sender) told() { poke(s.news) }
+// look has this sender look, for a reason that concerns no other.
+func (s *Sender) look() { poke(s.news) }
 
 // notified has this sender look because another says so; anew is set if the lanes are to be shared anew.
 func (s *Sender) notified(anew bool) {
@@ -125,7 +125,7 @@ func (s *Sender) notified(anew bool) {
 		s.anew = true
 		s.mu.Unlock()
 	}
-	s.told()
+	s.look()
 }
 
 // shareAnew reports whether the lanes are to be shared anew since it was last asked.
@@ -281,7 +281,7 @@ func (s *Sender) wait(ctx context.Context, own *session, away bool, next time.Ti
 		case <-timer.C():
 			return
 		case <-s.wake:
-			s.tell(ctx, own)
+			s.notify(ctx, own)
 			if away {
 				continue
 			}
@@ -293,17 +293,17 @@ func (s *Sender) wait(ctx context.Context, own *session, away bool, next time.Ti
 	}
 }
 
-// passOn tells the other senders of what Wake has said meanwhile.
+// passOn notifies the other senders of what Wake has said meanwhile.
 func (s *Sender) passOn(ctx context.Context, own *session) {
 	select {
 	case <-s.wake:
-		s.tell(ctx, own)
+		s.notify(ctx, own)
 	default:
 	}
 }
 
-// tell tells the other senders of commits of this process, whose events may be in their lanes.
-func (s *Sender) tell(ctx context.Context, own *session) {
+// notify notifies the other senders of commits of this process, whose events may be in their lanes.
+func (s *Sender) notify(ctx context.Context, own *session) {
 	if !s.alone {
 		_ = query.New(s.Pool).Notify(ctx, own.name()) // else their poll finds it
 	}

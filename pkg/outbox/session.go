@@ -52,7 +52,7 @@ func (s *Sender) join(ctx context.Context) (*session, error) {
 	return own, nil
 }
 
-// close ends the session, and with it the locks, whatever state it is in. The other senders are told, if possible: else they find it at
+// close ends the session, and with it the locks, whatever state it is in. The other senders are notified, if possible: else they find it at
 // their next look.
 func (o *session) close(ctx context.Context) {
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -63,15 +63,15 @@ func (o *session) close(ctx context.Context) {
 	_ = o.conn.Close(closing)
 }
 
-// moved ends the notification by which a session tells the others that the lanes are to be shared anew: it is there, or has left some.
+// moved ends the notification by which the others hear that the lanes are to be shared anew: the session has joined, or left some.
 const moved = "/lanes"
 
-// name tells the notifications of this session from those of others.
+// name distinguishes the notifications of this session from those of others.
 func (o *session) name() string { return "/" + strconv.Itoa(int(o.process)) }
 
-// listen calls told for each notification of this schema that is not this session's own, and does what use asks; anew is set if the lanes are
+// listen calls notified for each notification of this schema that is not this session's own, and does what use asks; anew is set if the lanes are
 // to be shared anew. It returns when the connection, and with it the locks, are gone.
-func (o *session) listen(ctx context.Context, told func(anew bool)) error {
+func (o *session) listen(ctx context.Context, notified func(anew bool)) error {
 	for {
 		waiting, interrupt := context.WithCancel(ctx)
 		o.mu.Lock()
@@ -92,7 +92,7 @@ func (o *session) listen(ctx context.Context, told func(anew bool)) error {
 			by, ours := strings.CutPrefix(n.Payload, o.schema)
 			by, anew := strings.CutSuffix(by, moved)
 			if ours && by != o.name() && (by == "" || by[0] == '/') {
-				told(anew)
+				notified(anew)
 			}
 		case ctx.Err() == nil && interrupted && !o.conn.IsClosed():
 		default:

@@ -63,6 +63,7 @@ lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="300"} 0+10x90
 lockstep_event_age_seconds_bucket{job="lockstep-domain-health", consumer="domain", le="+Inf"} 0+10x90
 lockstep_outbox_oldest_event_age_seconds{job="lockstep-domain-health"} 1x90
+lockstep_outbox_waiting_lanes{job="lockstep-domain-health"} 0x90
 lockstep_database_connections{job="lockstep-domain-health", instance="a", state="used"} 3x90
 lockstep_database_connections_max{job="lockstep-domain-health", instance="a"} 16x90
 lockstep_delivery_ended{job="lockstep-domain-health", application="shop", environment="live", tier="production"} 10x90
@@ -113,6 +114,10 @@ func faults() map[string][][2]string {
 		"LockstepOutboxStuck": {{
 			`event_age_seconds{job="lockstep-domain-health"} 1x90`,
 			`event_age_seconds{job="lockstep-domain-health"} 0+60x90`,
+		}},
+		"LockstepOutboxLanesWait": {{
+			`waiting_lanes{job="lockstep-domain-health"} 0x90`,
+			`waiting_lanes{job="lockstep-domain-health"} 2x90`,
 		}},
 		"LockstepDatabaseConnectionsTaken": {{`state="used"} 3x90`, `state="used"} 16x90`}},
 		"LockstepAgentAway":                {{`agent="2"} 4x90`, `agent="2"} 0+60x90`}},
