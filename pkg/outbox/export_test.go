@@ -2,10 +2,16 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/outbox/internal/query"
 )
 
 // Round is one round of a sender that has all lanes, without its locks.
@@ -79,4 +85,32 @@ func (i *Inbox) ReadyNow(ctx context.Context, e event.Event) ([]bool, error) {
 	}
 	ready, _, err := i.ready(ctx, []place{p})
 	return ready, err
+}
+
+// explained is a database that explains what it is asked.
+type explained struct {
+	*pgxpool.Pool
+	plan []string
+}
+
+func (e *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := e.Pool.Query(ctx, "EXPLAIN (ANALYZE, BUFFERS) "+sql, args...)
+	if err == nil {
+		e.plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	return nil, errors.Join(err, errExplained)
+}
+
+var errExplained = errors.New("explained")
+
+// ExplainFresh is how the database answers what a sender of a lane asks each round.
+func (s *Sender) ExplainFresh(ctx context.Context, lane int16) (string, error) {
+	e := &explained{Pool: s.Pool}
+	_, err := query.New(e).Fresh(ctx, query.FreshParams{
+		Lanes: []int16{lane}, Afters: []int64{0}, At: s.Clock.Now(), AtMost: batch, Placed: []bool{true}, Unplaced: []bool{true},
+	})
+	if errors.Is(err, errExplained) && len(e.plan) > 0 {
+		err = nil
+	}
+	return strings.Join(e.plan, "\n"), err
 }

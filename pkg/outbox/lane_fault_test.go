@@ -11,7 +11,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -324,4 +326,24 @@ func even(has map[int32][]int16) bool {
 		}
 	}
 	return len(seen) == outbox.Lanes
+}
+
+// What a lane has that the bus does not take, however much, costs the sender of another lane nothing: no plan walks it.
+func TestNoQuestionWalksTheEventsOfAnotherLane(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	_, err := s.from.Exec(t.Context(), `INSERT INTO outbox (source, event_id, event, receipted, lane)
+		SELECT 's', 'e' || n, '{}', false, 0 FROM generate_series(1, 20000) n`)
+	s.must(err)
+	_, err = s.from.Exec(t.Context(), `ANALYZE outbox`)
+	s.must(err)
+	s.addOf(runsOfLanes()[1] + "/1")
+	text, err := s.sender.ExplainFresh(t.Context(), 1)
+	s.must(err)
+	for _, found := range regexp.MustCompile(`Rows Removed by Filter: (\d+)|shared hit=(\d+)`).FindAllStringSubmatch(text, -1) {
+		if n, _ := strconv.Atoi(found[1] + found[2]); n > 100 {
+			t.Errorf("%s:\n%s", found[0], text)
+			break
+		}
+	}
 }

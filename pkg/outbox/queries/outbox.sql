@@ -141,7 +141,8 @@ SELECT o.id, o.event, coalesce(o.place, 0)::bigint AS place, o.attempts, o.recei
 FROM (
     (SELECT u.id, u.event, u.place, u.attempts, u.receipted, u.lane FROM mine m CROSS JOIN LATERAL (
          SELECT r.id, r.event, r.place, r.attempts, r.receipted, r.lane FROM outbox r
-         WHERE r.lane = m.lane AND NOT r.receipted AND r.next_attempt_at <= sqlc.arg(at)::timestamptz ORDER BY r.id LIMIT sqlc.arg(at_most)::integer
+         WHERE r.lane BETWEEN m.lane AND m.lane AND NOT r.receipted AND r.next_attempt_at <= sqlc.arg(at)::timestamptz
+         ORDER BY r.lane, r.id LIMIT sqlc.arg(at_most)::integer -- an order and a range that only the lane's index has
      ) AS u WHERE m.unplaced ORDER BY u.id LIMIT sqlc.arg(at_most)::integer)
     UNION ALL
     (SELECT n.id, n.event, n.place, n.attempts, n.receipted, m.lane FROM mine m CROSS JOIN LATERAL (
