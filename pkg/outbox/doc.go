@@ -30,16 +30,16 @@
 // # The sender
 //
 // Add stores the event in the caller's transaction. Each replica has a Sender. All of them hold one advisory lock together, in sessions, by
-// which each sees the others, and the lanes that they have, every second (every ten while it is alone) and whenever one comes or leaves lanes: the lock of a lane makes a
-// session the only one that sends it, and ends with the session. All have as many lanes, or one more, and no lane moves that need not. (A
-// sender of the release before holds the first lock alone: it and these never send at once. What it has sent, and nobody has confirmed, is
-// sent again first when a lane is taken.) A sender without a connection to the bus leaves its lanes after five seconds, and comes back with
-// the connection. A sender
-// gives the events of its lanes gapless positions (the column place), in a transaction of its own that locks the lane's row, so that a
-// position is given only to what has been committed, once, even if two senders ever believe to have the lane. AddNumbered gives them in the
-// caller's transaction, under the same lock, unless there are events of the lane before that have none, or another transaction has the lane:
-// the replicas of a service do not wait for one another to add events. The sender publishes those of a lane in the order of positions and
-// notes when each is due again: after ResendAfter, twice as long each time, up to ResendAtMost.
+// which each sees the others, and the lanes that they have, every second (every ten while it is alone) and whenever one comes or leaves
+// lanes: the lock of a lane makes a session the only one that sends it, and ends with the session. All have as many lanes, or one more, and
+// no lane moves that need not. (A sender of the release before holds the first lock alone: it and these never send at once. What it has
+// sent, and nobody has confirmed, is sent again first when a lane is taken.) A sender without a connection to the bus leaves its lanes
+// after five seconds, and comes back with the connection. A sender gives the events of its lanes gapless positions (the column place), in a
+// transaction of its own that locks the lane's row, so that a position is given only to what has been committed, once, even if two senders
+// ever believe to have the lane. AddNumbered gives them in the caller's transaction, under the same lock, unless there are events of the
+// lane before that have none, or another transaction has the lane: the replicas of a service do not wait for one another to add events. The
+// sender publishes those of a lane in the order of positions and notes when each is due again: after ResendAfter, twice as long each time,
+// up to ResendAtMost.
 //
 // What is due goes to the bus together, in windows of which nothing is stored before what precedes it: many events as an
 // atomic batch, which the stream takes whole or not at all, few of them one after the other. A batch that fails, or whose
