@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
@@ -48,7 +47,7 @@ func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 	open := s.rollout(s.release(2))
 	s.handOver()
 	s.settledRows(done, open)
-	u := retention.New(s.store.ForRetention(), clock.System())
+	u := retention.New(s.store.ForRetention())
 	tables := map[retention.Kind]string{
 		retention.Requests: "cd_requests", retention.Handoffs: "cd_handoffs", retention.Closings: "cd_rollout_closings",
 		retention.SignIns: "cd_access_tokens",
@@ -122,7 +121,7 @@ func TestSettledRowsEndByTheRulesOfTheirOrganization(t *testing.T) {
 func TestRetentionIsForOwnersAndBounded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	u := retention.New(s.store.ForRetention(), clock.System())
+	u := retention.New(s.store.ForRetention())
 	maintainer := user()
 	maintainer.Permissions = core.RoleMaintainer.Permissions()
 	for name, call := range map[string]func(a core.Actor) error{
@@ -159,7 +158,7 @@ func TestCallsThatWereTriedEnd(t *testing.T) {
 		FROM unnest(ARRAY[1, 2]) o, unnest(ARRAY[5, 20, 29, 31, 60]) age,
 			(VALUES ('permitted', 0), ('permitted', 1), ('denied', 0), ('refused', 1)) AS kinds (kind, quorum)`)
 	s.ok(err)
-	u := retention.New(s.store.ForRetention(), clock.System())
+	u := retention.New(s.store.ForRetention())
 	tried := `SELECT count(*)::int FROM cd_call_requests WHERE state = 'permitted' AND quorum = 0 AND organization_id = `
 	_, err = u.SetHold(t.Context(), user(), true, "case 7")
 	s.ok(err)

@@ -186,8 +186,8 @@ func (t *tx) SaveLegalHold(ctx context.Context, reason string) error {
 }
 
 // CountSettled implements retention.Tx.
-func (t *tx) CountSettled(ctx context.Context, kind retention.Kind, before time.Time, most int) (int, error) {
-	n, err := t.q.CountSettled(ctx, string(kind), before, int32(most))
+func (t *tx) CountSettled(ctx context.Context, kind retention.Kind, most int) (int, error) {
+	n, err := t.q.CountSettled(ctx, string(kind), int32(most))
 	return int(n), pg.Classify(err, "count settled %s", kind)
 }
 
@@ -198,14 +198,50 @@ func (t *tx) DeleteSettled(ctx context.Context, kind retention.Kind, most int) (
 }
 
 // SettledRows implements retention.Tx.
-func (t *tx) SettledRows(ctx context.Context, kind retention.Kind, most int) ([]retention.Row, error) {
-	rows, err := t.q.SettledRows(ctx, string(kind), int32(most))
+func (t *tx) SettledRows(ctx context.Context, kind retention.Kind, most, bytes int) ([]retention.Row, error) {
+	rows, err := t.q.SettledRows(ctx, string(kind), int32(most), int64(bytes))
 	return convertAll(rows, func(r query.SettledRowsRow) retention.Row { return retention.Row{ID: r.ID, Content: r.Content} }),
 		pg.Classify(err, "read settled %s", kind)
 }
 
 // DeleteSettledRows implements retention.Tx.
-func (t *tx) DeleteSettledRows(ctx context.Context, kind retention.Kind, ids []int64) (int, error) {
-	n, err := t.q.DeleteSettledRows(ctx, string(kind), ids)
+func (t *tx) DeleteSettledRows(ctx context.Context, kind retention.Kind, ids []int64, o retention.Object) (int, error) {
+	n, err := t.q.DeleteSettledRows(ctx, query.DeleteSettledRowsParams{Kind: string(kind), Ids: ids, Name: o.Name, Digest: o.Digest})
 	return int(n), pg.Classify(err, "delete archived %s", kind)
 }
+
+// Installation implements retention.Tx.
+func (t *tx) Installation(ctx context.Context) (string, error) {
+	id, err := t.q.InstallationID(ctx)
+	return id, pg.Classify(err, "read the installation's id")
+}
+
+// ArchivedObjects are the objects of the archive whose rows of a kind were deleted, by name, and the installation that they are of.
+func (s *Store) ArchivedObjects(
+	ctx context.Context, organization int64, kind retention.Kind,
+) (all []retention.Object, installation string, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) (err error) {
+		if installation, err = q.InstallationID(ctx); err != nil {
+			return pg.Classify(err, "read the installation's id")
+		}
+		for after := ""; ; {
+			rows, err := q.ArchivedObjects(ctx, query.ArchivedObjectsParams{
+				OrganizationID: organization, Kind: string(kind), After: after, AtMost: mostObjects,
+			})
+			if err != nil {
+				return pg.Classify(err, "read the objects of the archive behind %q", after)
+			}
+			for _, r := range rows {
+				all = append(all, retention.Object{Name: r.Name, Digest: r.Digest, Rows: int(r.RowCount), Kept: r.Kept})
+				after = r.Name
+			}
+			if len(rows) < mostObjects {
+				return nil
+			}
+		}
+	})
+	return all, installation, err
+}
+
+// mostObjects is how many of them are read at once.
+const mostObjects = 1000

@@ -146,7 +146,7 @@ func (f *fixture) domain() graph.Domain {
 		Credentials: f.credentials,
 		Origins:     f.origins,
 		Workflows:   f.handoffs, View: f.view, Evidence: f.evidence, Control: f.control,
-		Retention: retention.New(f.store.ForRetention(), clock.System()),
+		Retention: retention.New(f.store.ForRetention()),
 		Reconcile: reconcile.New(reconcile.Deps{
 			Store: f.store.ForReconcile(), Engine: known{f.runs}, Rollouts: f.rollouts, Clock: clock.System(), Wake: func() {},
 			Received: func(context.Context, string, []string) (map[string]bool, error) { return nil, nil },

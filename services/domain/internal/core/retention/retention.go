@@ -5,12 +5,12 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -38,7 +38,7 @@ const (
 func Kinds() []Kind { return []Kind{Requests, Handoffs, Closings, SignIns, TriedCalls} }
 
 // DefaultDays is how long a kind is kept without a rule; 0 for as long as the organization exists. The store's function that deletes has
-// the same (migration 1321).
+// the same (migration 1445).
 func (k Kind) DefaultDays() int {
 	if k == TriedCalls {
 		return 30
@@ -96,28 +96,29 @@ type Tx interface {
 	LegalHold(ctx context.Context) (string, error)
 	// SaveLegalHold puts one into force, or ends it with an empty reason.
 	SaveLegalHold(ctx context.Context, reason string) error
-	// CountSettled is how many settled rows of a kind are older than an instant, up to most.
-	CountSettled(ctx context.Context, kind Kind, before time.Time, most int) (int, error)
+	// CountSettled is how many rows of a kind the organization's rule does not keep, up to most, whether or not a hold is in force.
+	CountSettled(ctx context.Context, kind Kind, most int) (int, error)
 	// DeleteSettled deletes the oldest rows of a kind that the organization's rule does not keep, and answers how many; none while a legal
 	// hold is in force.
 	DeleteSettled(ctx context.Context, kind Kind, most int) (int, error)
-	// SettledRows are what DeleteSettled would delete, of the kinds that are archived.
-	SettledRows(ctx context.Context, kind Kind, most int) ([]Row, error)
-	// DeleteSettledRows deletes those of some rows that DeleteSettled would delete.
-	DeleteSettledRows(ctx context.Context, kind Kind, ids []int64) (int, error)
+	// SettledRows are what DeleteSettled would delete, of the kinds that are archived: up to so many bytes, but at least one.
+	SettledRows(ctx context.Context, kind Kind, most, bytes int) ([]Row, error)
+	// DeleteSettledRows deletes those of some rows that DeleteSettled would delete, and records the object that has them.
+	DeleteSettledRows(ctx context.Context, kind Kind, ids []int64, object Object) (int, error)
+	// Installation is the random id of this installation.
+	Installation(ctx context.Context) (string, error)
 }
 
 // UseCases sets rules and applies them. It is safe for concurrent use.
 type UseCases struct {
 	store Store
-	clock clock.Clock
 	// archive is nil where none is configured: what is deleted is gone.
 	archive Archive
 	counted func(outcome string, rows int)
 }
 
-// New makes the use cases over their dependencies.
-func New(store Store, c clock.Clock) *UseCases { return &UseCases{store: store, clock: c} }
+// New makes the use cases over a store.
+func New(store Store) *UseCases { return &UseCases{store: store} }
 
 // Retention returns the rules of the actor's organization, and the rows that are due by them. It deletes nothing: it is the dry run.
 func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {
@@ -142,7 +143,7 @@ func (u *UseCases) read(ctx context.Context, tx Tx) (r Retention, err error) {
 	for _, kind := range Kinds() {
 		rule := Rule{Kind: kind, KeepDays: days(rules, kind)}
 		if rule.KeepDays > 0 {
-			if rule.Due, err = tx.CountSettled(ctx, kind, u.clock.Now().AddDate(0, 0, -rule.KeepDays), MostDue); err != nil {
+			if rule.Due, err = tx.CountSettled(ctx, kind, MostDue); err != nil {
 				return r, err
 			}
 		}
@@ -236,44 +237,102 @@ type Deleted struct {
 	Rows         int
 }
 
-// DeleteDue deletes the due rows of every organization, a thousand in each transaction, and where there is an archive after it has kept
-// them. If it fails, it also returns what it has deleted before.
-func (u *UseCases) DeleteDue(ctx context.Context) (all []Deleted, err error) {
+// mostFailures is how many failures in a row mean that the database, or the archive, is away: what is left is for the next time. It is also
+// how many of the errors are told.
+const mostFailures = 10
+
+// run is one of DeleteDue.
+type run struct {
+	all      []Deleted
+	errs     []error
+	failures int
+	// inARow is how many transactions have failed in a row, notArchived how many attempts to archive.
+	inARow, notArchived int
+}
+
+// away reports whether a turn is left for the next time.
+func (r *run) away(ctx context.Context, t Deleted, archives bool) bool {
+	return ctx.Err() != nil || r.inARow >= mostFailures || archives && t.Kind.Archived() && r.notArchived >= mostFailures
+}
+
+func (r *run) failed(err error) {
+	if r.failures++; len(r.errs) < mostFailures {
+		r.errs = append(r.errs, err)
+	}
+}
+
+func (r *run) err() error {
+	if more := r.failures - len(r.errs); more > 0 {
+		return errors.Join(append(r.errs, fmt.Errorf("and %d more", more))...)
+	}
+	return errors.Join(r.errs...)
+}
+
+// DeleteDue deletes the due rows of every organization, up to a thousand in each transaction, and where there is an archive after it has kept
+// them. Organizations and kinds take turns of one transaction, in random order, so that none has to wait for the end of another. What fails
+// is left for the next time, and does not stop the others. If something fails, it also returns what it has deleted.
+func (u *UseCases) DeleteDue(ctx context.Context) ([]Deleted, error) {
+	turns, err := u.turns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var r run
+	for len(turns) > 0 {
+		var left []Deleted
+		for _, t := range turns {
+			more := false
+			if !r.away(ctx, t, u.archive != nil) {
+				more = u.turn(ctx, &t, &r)
+			}
+			if more {
+				left = append(left, t)
+			} else if t.Rows > 0 {
+				r.all = append(r.all, t)
+			}
+		}
+		turns = left
+	}
+	if err := ctx.Err(); err != nil {
+		r.failed(err)
+	}
+	return r.all, r.err()
+}
+
+// turns are all organizations with all kinds.
+func (u *UseCases) turns(ctx context.Context) (turns []Deleted, err error) {
 	for p := (core.Page{First: 500}); ; {
 		organizations, err := u.store.AllOrganizations(ctx, core.OperatorOrganization, p)
 		if err != nil {
-			return all, err
+			return nil, err
 		}
 		for _, o := range organizations.Nodes {
 			for _, kind := range Kinds() {
-				end := u.deleteOf
-				if u.archive != nil && kind.Archived() {
-					end = u.archiveOf
-				}
-				n, err := end(ctx, o.ID, kind)
-				if n > 0 {
-					all = append(all, Deleted{o.ID, kind, n})
-				}
-				if err != nil {
-					return all, err
-				}
+				turns = append(turns, Deleted{Organization: o.ID, Kind: kind})
 			}
 		}
 		if p.After = organizations.EndCursor(); !organizations.HasNext {
-			return all, nil
+			rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+			return turns, nil
 		}
 	}
 }
 
-func (u *UseCases) deleteOf(ctx context.Context, organization int64, kind Kind) (total int, err error) {
-	for n := atOnce; n == atOnce && err == nil; {
-		err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-			n, err = tx.DeleteSettled(ctx, kind, atOnce)
-			return err
-		})
-		if err == nil {
-			total += n
-		}
+// turn deletes some due rows of a kind. It reports whether there may be others.
+func (u *UseCases) turn(ctx context.Context, t *Deleted, r *run) (more bool) {
+	if u.archive != nil && t.Kind.Archived() {
+		return u.archiveSome(ctx, t, r)
 	}
-	return total, err
+	n := 0
+	err := u.store.In(ctx, t.Organization, func(ctx context.Context, tx Tx) (err error) {
+		n, err = tx.DeleteSettled(ctx, t.Kind, atOnce)
+		return err
+	})
+	if err != nil {
+		r.inARow++
+		r.failed(err)
+		return false
+	}
+	r.inARow = 0
+	t.Rows += n
+	return n == atOnce
 }

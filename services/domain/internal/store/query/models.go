@@ -224,6 +224,22 @@ type CallRequest struct {
 	Sampled bool
 }
 
+// The objects of the archive whose rows were deleted; each was added with that deletion. One for up to a thousand deleted rows, kept as long as the archive.
+type CdArchivedObject struct {
+	ID             *int64
+	OrganizationID int64
+	Kind           string
+	Name           string
+	// The SHA-256 of the lines of its rows.
+	Digest []byte
+	// How many it has, with those that were kept.
+	RowCount int32
+	// The ids of rows that it has and that were not deleted with the others; a later object may have them, too.
+	Kept      []int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // What registries deleted, for publications that arrive later than their deletion; forgotten after 30 days.
 type CdArtifactDeletion struct {
 	ID               int64
@@ -1187,6 +1203,12 @@ type Handoff struct {
 	Traceparent *string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+// Its id is in what it archives: another installation with the same bucket and prefix is noticed.
+type Installation struct {
+	One bool
+	ID  string
 }
 
 // Each block covers the rows of all four journals between two positions, and the block before; append-only.

@@ -7,15 +7,63 @@ package query
 
 import (
 	"context"
-	"time"
 )
 
-const countSettled = `-- name: CountSettled :one
-SELECT count(*)::bigint FROM cd_settled($1::text, $2::timestamptz, $3::integer)
+const archivedObjects = `-- name: ArchivedObjects :many
+SELECT name, digest, row_count, kept FROM cd_archived_objects
+WHERE organization_id = $1 AND kind = $2 AND name > $3::text ORDER BY name LIMIT $4
 `
 
-func (q *Queries) CountSettled(ctx context.Context, kind string, before time.Time, atMost int32) (int64, error) {
-	row := q.db.QueryRow(ctx, countSettled, kind, before, atMost)
+type ArchivedObjectsParams struct {
+	OrganizationID int64
+	Kind           string
+	After          string
+	AtMost         int32
+}
+
+type ArchivedObjectsRow struct {
+	Name     string
+	Digest   []byte
+	RowCount int32
+	Kept     []int64
+}
+
+func (q *Queries) ArchivedObjects(ctx context.Context, arg ArchivedObjectsParams) ([]ArchivedObjectsRow, error) {
+	rows, err := q.db.Query(ctx, archivedObjects,
+		arg.OrganizationID,
+		arg.Kind,
+		arg.After,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ArchivedObjectsRow
+	for rows.Next() {
+		var i ArchivedObjectsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Digest,
+			&i.RowCount,
+			&i.Kept,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countSettled = `-- name: CountSettled :one
+SELECT count(*)::bigint FROM cd_settled($1::text, cd_settled_before($1::text), $2::integer)
+`
+
+func (q *Queries) CountSettled(ctx context.Context, kind string, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countSettled, kind, atMost)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -33,14 +81,37 @@ func (q *Queries) DeleteSettled(ctx context.Context, kind string, atMost int32) 
 }
 
 const deleteSettledRows = `-- name: DeleteSettledRows :one
-SELECT cd_delete_settled_rows($1::text, $2::bigint[])::bigint
+SELECT cd_delete_settled_rows($1::text, $2::bigint[], $3::text, $4::bytea)::bigint
 `
 
-func (q *Queries) DeleteSettledRows(ctx context.Context, kind string, ids []int64) (int64, error) {
-	row := q.db.QueryRow(ctx, deleteSettledRows, kind, ids)
+type DeleteSettledRowsParams struct {
+	Kind   string
+	Ids    []int64
+	Name   string
+	Digest []byte
+}
+
+func (q *Queries) DeleteSettledRows(ctx context.Context, arg DeleteSettledRowsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, deleteSettledRows,
+		arg.Kind,
+		arg.Ids,
+		arg.Name,
+		arg.Digest,
+	)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const installationID = `-- name: InstallationID :one
+SELECT id FROM installation
+`
+
+func (q *Queries) InstallationID(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, installationID)
+	var id string
+	err := row.Scan(&id)
+	return id, err
 }
 
 const legalHold = `-- name: LegalHold :one
@@ -109,7 +180,7 @@ func (q *Queries) SaveRetentionRule(ctx context.Context, organizationID int64, k
 }
 
 const settledRows = `-- name: SettledRows :many
-SELECT r.id::bigint AS id, r.content::text AS content FROM cd_settled_rows($1::text, $2::integer) r
+SELECT r.id::bigint AS id, r.content::text AS content FROM cd_settled_rows($1::text, $2::integer, $3::bigint) r
 `
 
 type SettledRowsRow struct {
@@ -117,8 +188,8 @@ type SettledRowsRow struct {
 	Content string
 }
 
-func (q *Queries) SettledRows(ctx context.Context, kind string, atMost int32) ([]SettledRowsRow, error) {
-	rows, err := q.db.Query(ctx, settledRows, kind, atMost)
+func (q *Queries) SettledRows(ctx context.Context, kind string, atMost int32, mostBytes int64) ([]SettledRowsRow, error) {
+	rows, err := q.db.Query(ctx, settledRows, kind, atMost, mostBytes)
 	if err != nil {
 		return nil, err
 	}
