@@ -104,15 +104,15 @@ func (a archived) Keep(ctx context.Context, b retention.Batch) (o retention.Obje
 		return o, err
 	}
 	// Compared are the lines: another replica may have stored the same rows meanwhile, with another time in the heading.
-	back, err := a.lines(ctx, o.Name, shelf{Organization: b.Organization, Kind: b.Kind, Installation: b.Installation})
+	back, err := a.lines(ctx, o.Name, wanted{Organization: b.Organization, Kind: b.Kind, Installation: b.Installation})
 	if err == nil && !bytes.Equal(back, lines) {
 		err = fault.New(fault.Unavailable, "%s: the storage gave back other rows than those that were stored", o.Name)
 	}
 	return o, err
 }
 
-// shelf is what is read of an archive.
-type shelf struct {
+// wanted is what is read of an archive.
+type wanted struct {
 	Organization int64
 	Kind         retention.Kind
 	// Installation is the one that the objects have to be of.
@@ -126,7 +126,7 @@ type shelf struct {
 // Without, all that are in the bucket: rows that are there several times with the same content once, but one that came into use after it was
 // archived with each content. An object that is missing, or not what was stored, is told to found, and the others are read; the error then is
 // Terminal.
-func (a archived) Read(ctx context.Context, s shelf, out io.Writer, found func(error)) error {
+func (a archived) Read(ctx context.Context, s wanted, out io.Writer, found func(error)) error {
 	recorded := make(map[string]retention.Object, len(s.Recorded))
 	for _, o := range s.Recorded {
 		recorded[o.Name] = o
@@ -214,7 +214,7 @@ func unseen(lines []byte, seen map[[sha256.Size]byte]int64) (rest []byte) {
 
 // lines reads an object and returns its lines behind the heading, compared with its name and with the heading. The error is Terminal if it
 // is not what was stored.
-func (a archived) lines(ctx context.Context, name string, s shelf) ([]byte, error) {
+func (a archived) lines(ctx context.Context, name string, s wanted) ([]byte, error) {
 	content, err := a.bucket.Get(ctx, name)
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func ReadArchived(ctx context.Context, c Config, arguments []string, out io.Writ
 		return err
 	}
 	defer pool.Close()
-	of := shelf{Organization: organization, Kind: kind}
+	of := wanted{Organization: organization, Kind: kind}
 	kept := store.New(store.Deps{Pool: pool, Publish: outbox.Add})
 	if of.Recorded, of.Installation, err = kept.ArchivedObjects(ctx, organization, kind); err != nil {
 		return err

@@ -48,7 +48,7 @@ func archiveOf(t *testing.T, wrap func(http.Handler) http.Handler) archived {
 // readArchived reads an archive with what the database has recorded.
 func (s *shop) readArchived(a archived, organization int64, kind retention.Kind, out io.Writer) error {
 	s.t.Helper()
-	of := shelf{Organization: organization, Kind: kind}
+	of := wanted{Organization: organization, Kind: kind}
 	var err error
 	of.Recorded, of.Installation, err = s.store.ArchivedObjects(s.t.Context(), organization, kind)
 	s.ok(err)
@@ -333,7 +333,7 @@ func TestRowsThatWereArchivedTwiceAreReadOnce(t *testing.T) {
 
 	// Without the record, such as of a lost database, what differs is there in both states.
 	out.Reset()
-	s.ok(a.Read(t.Context(), shelf{Organization: 1, Kind: retention.TriedCalls}, &out, func(err error) { t.Error(err) }))
+	s.ok(a.Read(t.Context(), wanted{Organization: 1, Kind: retention.TriedCalls}, &out, func(err error) { t.Error(err) }))
 	s.want(strings.Count(out.String(), "\n"), 5)
 }
 
@@ -394,7 +394,7 @@ func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	a := archiveOf(t, nil)
-	of := shelf{Organization: 1, Kind: retention.Handoffs, Installation: "this"}
+	of := wanted{Organization: 1, Kind: retention.Handoffs, Installation: "this"}
 	var names []string
 	for i := range int64(4) {
 		rows := []retention.Row{{ID: i + 1, Content: fmt.Sprintf(`{"id": %d}`, i+1)}}
@@ -404,7 +404,7 @@ func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
 		}
 		of.Recorded, names = append(of.Recorded, o), append(names, o.Name)
 	}
-	read := func(of shelf) (rows string, problems []string, err error) {
+	read := func(of wanted) (rows string, problems []string, err error) {
 		var out bytes.Buffer
 		err = a.Read(ctx, of, &out, func(err error) { problems = append(problems, err.Error()) })
 		return out.String(), problems, err
@@ -425,15 +425,15 @@ func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
 	lost = append(lost, retention.Object{Name: archivedName(1, retention.Handoffs, 9, 9, make([]byte, 32)), Rows: 3, Kept: []int64{9}})
 	lost[3].Kept = []int64{4}
 	for name, tt := range map[string]struct {
-		of       shelf
+		of       wanted
 		rows     string
 		problems []string
 	}{
 		"replaced":             {of, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"lost":                 {shelf{1, of.Kind, "this", lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
-		"another installation": {shelf{1, of.Kind, "that", of.Recorded[2:3]}, "", []string{"installation this"}},
-		"without a record":     {shelf{1, of.Kind, "", nil}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"another organization": {shelf{2, of.Kind, "", nil}, "", []string{"of organization 1"}},
+		"lost":                 {wanted{1, of.Kind, "this", lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
+		"another installation": {wanted{1, of.Kind, "that", of.Recorded[2:3]}, "", []string{"installation this"}},
+		"without a record":     {wanted{1, of.Kind, "", nil}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
+		"another organization": {wanted{2, of.Kind, "", nil}, "", []string{"of organization 1"}},
 	} {
 		rows, problems, err := read(tt.of)
 		if !fault.Is(err, fault.Terminal) || rows != tt.rows || len(problems) != len(tt.problems) {
