@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -357,6 +358,9 @@ type service struct {
 	due, chore, review chan struct{}
 	// decide holds one wake-up for those who have triggers decide.
 	decide chan struct{}
+	// edits are the calls for edits of files that are under way, and editing holds one value for each.
+	edits   sync.WaitGroup
+	editing chan struct{}
 	// notifiers holds one wake-up for those who send notifications.
 	notifiers chan struct{}
 	// publishers holds one wake-up for those who publish statuses of commits.
@@ -398,6 +402,7 @@ func assemble(
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1),
 		review: make(chan struct{}, 1), barred: make(chan struct{}, 1),
+		editing:    make(chan struct{}, edits),
 		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
@@ -450,7 +455,7 @@ func assemble(
 	})
 	s.triggers = trigger.New(trigger.Deps{
 		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Engine: workflows, Clock: now,
-		Wake: s.wakeTriggers, Began: s.wake,
+		Aside: s.editAside, Wake: s.wakeTriggers, Began: s.wake,
 	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {

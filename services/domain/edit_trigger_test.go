@@ -24,6 +24,19 @@ type editor struct {
 	order   []string
 	inputs  map[string]string
 	answers []map[string]string
+	// created is when runs were begun, and stopped those that were asked to stop.
+	created time.Time
+	stopped []string
+}
+
+func (e *editor) Cancel(_ context.Context, _ int64, id, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := e.inputs[id]; !known {
+		return fault.New(fault.NotFound, "no run")
+	}
+	e.stopped = append(e.stopped, id)
+	return nil
 }
 
 func (e *editor) Start(_ context.Context, w handoff.Workflow) (string, error) {
@@ -43,7 +56,7 @@ func (e *editor) Start(_ context.Context, w handoff.Workflow) (string, error) {
 func (e *editor) WorkflowByID(_ context.Context, _ int64, id string) (handoff.WorkflowRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	run := handoff.WorkflowRun{ID: id, State: handoff.WorkflowRunning}
+	run := handoff.WorkflowRun{ID: id, State: handoff.WorkflowRunning, CreatedAt: e.created}
 	for i, known := range e.order {
 		if known != id || i >= len(e.answers) || e.answers[i] == nil {
 			continue

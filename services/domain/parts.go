@@ -221,8 +221,29 @@ func (s *service) wakeReviewer() {
 	}
 }
 
-// deciders is how many triggers decide at once.
-const deciders = 2
+const (
+	// deciders is how many triggers decide at once.
+	deciders = 2
+	// edits is how many edits of files call the engine at once.
+	edits = 8
+)
+
+// editAside makes a call for an edit of files without keeping a decider waiting, so that an engine that does not answer holds up nobody. What
+// finds no room is repeated after its lease.
+func (s *service) editAside(ctx context.Context, call func(context.Context) error) error {
+	select {
+	case s.editing <- struct{}{}:
+	default:
+		return nil
+	}
+	s.edits.Go(func() {
+		defer func() { <-s.editing }()
+		if err := call(ctx); err != nil && ctx.Err() == nil {
+			s.log.LogAttrs(ctx, fault.Describe(fault.ClassOf(err)).Level, "edit of files is tried again", slog.Any(telemetry.KeyError, err))
+		}
+	})
+	return nil
+}
 
 // decideAll has triggers decide as long as one has something to decide about, and looks again each chorePoll or when it is woken.
 func (s *service) decideAll(ctx context.Context, ready func()) error {
@@ -238,6 +259,7 @@ func (s *service) decideAll(ctx context.Context, ready func()) error {
 		})
 	}
 	wg.Wait()
+	s.edits.Wait()
 	return nil
 }
 

@@ -86,8 +86,8 @@ type stop struct {
 // wish is what is wanted of a rollout, beside where it goes; the zero value is what a rollback by a policy wants.
 type wish struct {
 	strategy planner.Choice
-	// triggered reports whether a trigger begins it.
-	triggered bool
+	// triggered reports whether a trigger begins it, and again whether more may have changed than the version set says.
+	triggered, again bool
 	// repeats is the rollout that is begun again.
 	repeats core.Rollout
 	// inputs are the given ones.
@@ -194,7 +194,7 @@ func (p *plan) decide(w wish) error {
 	f := planner.Facts{
 		Application: p.application.Name, Repeats: w.repeats.ID, As: w.repeats.Plan.Strategy, Choice: w.strategy, PromoteFull: p.inFull,
 		Weights: slices.ContainsFunc(p.stops, func(s stop) bool { return len(s.step.Gates) > 0 }), Command: !w.triggered,
-		Rules: p.rules, Deployed: len(p.live) > 0, Runbook: p.flow.Runbook,
+		Rules: p.rules, Deployed: len(p.live) > 0, Runbook: p.flow.Runbook, Silent: w.again,
 	}
 	if w.repeats.FlowDefinitionID != p.definition.ID || planner.Compares(w.repeats.Plan) {
 		f.Repeats = 0 // the pipeline has changed, or the manifests may have, and with them what a quick sync would leave out

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -111,7 +112,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if q, ok, err = tx.FreeQueuedRollout(ctx, u.clock.Now()); err != nil || !ok {
 				return err
 			}
-			w := wish{strategy: q.Strategy, triggered: q.TriggerID != 0, inputs: q.Inputs}
+			w := wish{strategy: q.Strategy, triggered: q.TriggerID != 0, inputs: q.Inputs, again: byEvent(q)}
 			if w.comparison, err = comparisonOf(ctx, tx, organization, q); err != nil {
 				return err
 			}
@@ -165,6 +166,11 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 	return core.QueuedRollout{}, false, nil
 }
 
+// byEvent reports whether an event has queued a rollout, as its cause says: files may have been edited for it.
+func byEvent(q core.QueuedRollout) bool {
+	return q.TriggerID != 0 && strings.Contains(q.Cause, fmt.Sprintf(" (%s): ", core.TriggerEvent))
+}
+
 // mayStillDeploy is nil, or a Refused that says why the member who asked for a queued rollout may no longer deploy (D50).
 func mayStillDeploy(ctx context.Context, tx Tx, organization int64, requester core.Principal, targets []core.Target) error {
 	if requester.Type != core.PrincipalUser && requester.Type != core.PrincipalAgent {
@@ -211,6 +217,8 @@ type Automatic struct {
 	Cause, Reason string
 	// Inputs are those that the trigger gives, an object of JSON; empty for none.
 	Inputs json.RawMessage
+	// Again reports whether something else than the version set has changed, such as a file: it is rolled out also where it is live.
+	Again bool
 }
 
 // Begun is what came of an automatic rollout: one of its fields is set.
@@ -235,9 +243,9 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	part, err := u.automaticPart(ctx, tx, organization, n)
 	var p plan
 	if err == nil {
-		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true, inputs: n.Inputs})
+		p, err = u.planAny(ctx, tx, organization, n.VersionSetID, part, wish{triggered: true, inputs: n.Inputs, again: n.Again})
 	}
-	live := err == nil && len(n.Repair) == 0 && !p.flow.Runbook && p.liveEverywhere()
+	live := err == nil && len(n.Repair) == 0 && !p.flow.Runbook && !n.Again && p.liveEverywhere()
 	if err == nil {
 		err = p.refuseAutomatic(ctx, tx, organization, n)
 	}
@@ -349,7 +357,7 @@ func (u *UseCases) automaticPart(ctx context.Context, tx Tx, organization int64,
 // refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, or something was rolled back there.
 func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n Automatic) error {
 	if len(n.Repair) == 0 {
-		if !p.flow.Runbook && p.liveEverywhere() {
+		if !p.flow.Runbook && !n.Again && p.liveEverywhere() {
 			return fault.New(fault.Refused, "%s is live already wherever the trigger goes", p.versionSet.Name)
 		}
 		for _, s := range p.stops {
@@ -369,7 +377,7 @@ func (u *UseCases) enqueue(ctx context.Context, tx Tx, c cause, n Automatic, p p
 	if len(n.Repair) > 0 { // what is live afterwards may be something else
 		return Begun{Waits: fmt.Sprintf("rollout_%d is %s; it is looked at again when it has ended", active.ID, active.State.Words())}, nil
 	}
-	if active.VersionSetID == p.versionSet.ID {
+	if active.VersionSetID == p.versionSet.ID && !n.Again {
 		goes, err := tx.RolloutEnvironmentsByRollout(ctx, c.Organization, []int64{active.ID})
 		if err != nil {
 			return Begun{}, err

@@ -2,7 +2,10 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -280,8 +283,11 @@ const mostCommits = 100
 // skipSteps leaves those pauses and jobs out of the program that the pipeline wants left out because of what is new (R4-26). What is not
 // known to be covered is done. A rollback leaves nothing out.
 func (p *plan) skipSteps(ctx context.Context, tx Tx, organization int64, w wish) error {
-	if p.flow.Skip == nil || w.commit != nil || p.back != nil && !p.back.forward {
+	if p.flow.Skip == nil || w.commit != nil || w.again || p.back != nil && !p.back.forward {
 		return nil
+	}
+	if same, err := p.onlyVersions(ctx, tx, organization); err != nil || !same {
+		return err
 	}
 	news, err := p.news(ctx, tx, organization, w)
 	if err != nil {
@@ -295,6 +301,62 @@ func (p *plan) skipSteps(ctx context.Context, tx Tx, organization int64, w wish)
 		p.program, p.left = program, left
 	}
 	return nil
+}
+
+// mostRollouts is among how many rollouts the last one is looked for that was completed in an environment.
+const mostRollouts = 100
+
+// onlyVersions reports whether nothing but versions may be new: in each environment pipeline, inputs, driver and its configuration are those of
+// the rollout that was completed there last, no rollout has touched it since, and no service of what is live is missing.
+func (p *plan) onlyVersions(ctx context.Context, tx Tx, organization int64) (bool, error) {
+	latest, err := tx.RolloutsByApplication(ctx, organization, []int64{p.application.ID}, core.Page{First: mostRollouts})
+	if err != nil {
+		return false, err
+	}
+	rollouts := latest[p.application.ID].Nodes
+	ids := make([]int64, len(rollouts))
+	for i, r := range rollouts {
+		ids[i] = r.ID
+	}
+	went, err := tx.RolloutEnvironmentsByRollout(ctx, organization, ids)
+	if err != nil {
+		return false, err
+	}
+	live, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(slices.Collect(maps.Values(p.live))))
+	if err != nil {
+		return false, err
+	}
+	for _, s := range p.stops {
+		completed := func(e core.RolloutEnvironment) bool {
+			return e.EnvironmentID == s.environment.ID && e.State == core.RolloutCompleted
+		}
+		at := slices.IndexFunc(rollouts, func(r core.Rollout) bool { return slices.ContainsFunc(went[r.ID], completed) })
+		if at < 0 || p.touched[s.environment.ID] || p.behind[s.environment.ID] {
+			return false, nil
+		}
+		last := rollouts[at]
+		e := went[last.ID][slices.IndexFunc(went[last.ID], completed)]
+		if last.FlowDefinitionID != p.definition.ID || e.DriverBindingID != s.environment.Binding.ID || e.DriverDigest != s.driver.Digest ||
+			!sameInputs(last.Inputs, p.inputs) {
+			return false, nil
+		}
+		gone := func(was core.VersionSetEntry) bool {
+			return !slices.ContainsFunc(p.entries, func(is core.VersionSetEntry) bool { return is.ArtifactSourceID == was.ArtifactSourceID })
+		}
+		if slices.ContainsFunc(live[p.live[s.environment.ID]], gone) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// sameInputs compares objects of JSON; none is an empty one.
+func sameInputs(a, b json.RawMessage) bool {
+	x, y := map[string]any{}, map[string]any{}
+	if len(a) > 0 && json.Unmarshal(a, &x) != nil || len(b) > 0 && json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)
 }
 
 // news are the commits between what is live and what would be, in all environments that the rollout goes to; zero if something else is new

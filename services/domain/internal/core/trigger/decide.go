@@ -34,8 +34,9 @@ type Decided struct {
 	Organization int64
 	Trigger      core.Trigger
 	core.TriggerSignal
-	// editing is the signal whose files are edited next; nil for none.
-	editing *core.TriggerSignal
+	// editing is the signal whose files are edited next; nil for none. stopping is why its edit is stopped instead; empty if it is not.
+	editing  *core.TriggerSignal
+	stopping string
 }
 
 // DecideDue decides the signals of the next trigger that has any due; false if none has. The decision and the rollout are one transaction,
@@ -61,17 +62,15 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 			}
 			return d, false, fmt.Errorf("trigger %d: %w", d.Trigger.ID, err)
 		}
-		if err == nil && d.editing != nil {
-			if err := u.makeEdit(ctx, organization, *d.editing); err != nil { // the engine is away: it is tried again after the lease
-				return d, true, err
-			}
-		}
 		if err != nil || worked {
 			u.served.Store(organization)
 			if d.RolloutID != 0 {
 				u.began()
 			}
 			u.counts.add(d.Outcome)
+			if err == nil && d.editing != nil { // what fails, or finds no room, is tried again after the lease
+				err = u.aside(ctx, func(ctx context.Context) error { return u.carryOut(ctx, d) })
+			}
 			return d, worked, err
 		}
 	}
@@ -115,7 +114,7 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 	if d.TriggerSignal, err = one.take(ctx); err != nil {
 		return d, false, err
 	}
-	d.TriggerID, d.DecidedAt, d.editing = t.ID, &now, one.editing
+	d.TriggerID, d.DecidedAt, d.editing, d.stopping = t.ID, &now, one.editing, one.stopping
 	var ids []int64
 	for _, s := range one.signals {
 		ids = append(ids, s.ID)
@@ -136,15 +135,18 @@ type decision struct {
 	organization int64
 	trigger      core.Trigger
 	config       config
-	// signals lists those that are decided together.
-	signals []core.TriggerSignal
-	now     time.Time
+	// all lists those that are undecided, and signals those that are decided together.
+	all, signals []core.TriggerSignal
+	now          time.Time
 	// set is the version set to roll out.
 	set core.VersionSet
 	// in is the chain that it is part of.
 	in core.Chain
-	// editing is the signal whose files are to be edited; nil for none.
-	editing *core.TriggerSignal
+	// editing is the signal whose files are to be edited; nil for none. stopping is why its edit is stopped instead.
+	editing  *core.TriggerSignal
+	stopping string
+	// again reports whether files were edited: the version set is rolled out also where it is live.
+	again bool
 	// commit is the new one that a git trigger reacts to, with its repository.
 	commit string
 }
@@ -160,24 +162,18 @@ func (d *decision) waits(until time.Time, format string, args ...any) core.Trigg
 // take decides.
 func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	t := d.trigger
+	d.all = slices.Clone(d.signals)
 	switch {
 	case t.Removed:
-		s := d.declines("the trigger was removed by %s", t.Author.Name)
-		return s, d.endChains(ctx, s.Reason)
+		return d.ends(ctx, "the trigger was removed by %s", t.Author.Name)
 	case !t.Enabled:
-		s := d.declines("the trigger was switched off by %s", t.Author.Name)
-		return s, d.endChains(ctx, s.Reason)
+		return d.ends(ctx, "the trigger was switched off by %s", t.Author.Name)
 	}
 	var err error
 	if d.config, err = readConfig(t.Kind, t.Config, d.u.ranges); err != nil {
-		s := d.declines("the configuration cannot be read: %s", fault.Public(err))
-		return s, d.endChains(ctx, s.Reason)
+		return d.ends(ctx, "the configuration cannot be read: %s", fault.Public(err))
 	}
-	all := slices.Clone(d.signals)
 	d.onlyDue()
-	if s, waits := d.edits(all); waits {
-		return s, nil
-	}
 	if t.Kind == core.TriggerSchedule {
 		if err := d.u.schedule(ctx, d.tx, t, d.config, d.now); err != nil {
 			return core.TriggerSignal{}, err
@@ -191,8 +187,10 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		return core.TriggerSignal{}, err
 	}
 	if err := core.RefuseArchived(applications[t.ApplicationID]); err != nil {
-		s := d.declines("%s", fault.Public(err))
-		return s, d.endChains(ctx, s.Reason)
+		return d.ends(ctx, "%s", fault.Public(err))
+	}
+	if s, waits := d.edits(d.all); waits {
+		return s, nil
 	}
 	switch t.Kind {
 	case core.TriggerDrift:
@@ -222,7 +220,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 			return d.declines("%s", refused), err
 		}
 	}
-	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs})
+	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs, Again: d.again})
 }
 
 // ofSets is whether the trigger decides about new version sets.

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Engine interface {
 	Start(ctx context.Context, w handoff.Workflow) (ref string, err error)
 	// WorkflowByID is a run with its state and what its program reports.
 	WorkflowByID(ctx context.Context, organization int64, id string) (handoff.WorkflowRun, error)
+	// Cancel asks a run to stop.
+	Cancel(ctx context.Context, organization int64, id, reason string) error
 }
 
 const (
@@ -39,6 +42,10 @@ const (
 	// maxEdits is how many runs are begun for one edit, and firstEditPause doubles with each.
 	maxEdits       = 5
 	firstEditPause = 10 * time.Second
+	// firstAwayPause is the pause if the forge is away; it is four times as long with each run.
+	firstAwayPause = time.Minute
+	// editPatience is how long a run may take: all its steps with all their timeouts, and some more.
+	editPatience   = 30 * time.Minute
 	maxEditedFiles = 10
 	maxEditValue   = 1024
 )
@@ -208,6 +215,10 @@ func (d *decision) edits(all []core.TriggerSignal) (core.TriggerSignal, bool) {
 		return d.waits(first.DueAt, "an earlier event's edit is made first"), true
 	}
 	d.editing = &first
+	if !d.config.Edit.makes(first.Edit.Inputs) {
+		d.stopping = "the trigger was saved without this edit"
+		return d.waits(d.now.Add(editLease), "its edit is stopped: %s", d.stopping), true
+	}
 	why := "its files are being edited"
 	if first.Edit.Why != "" {
 		why = fmt.Sprintf("its files are edited again; attempt %d failed: %s", first.Edit.Attempt-1, first.Edit.Why)
@@ -215,13 +226,71 @@ func (d *decision) edits(all []core.TriggerSignal) (core.TriggerSignal, bool) {
 	return d.waits(d.now.Add(editLease), "%s", why), true
 }
 
+// makes reports whether the edit still changes what a prepared one does, with whatever message.
+func (e *edit) makes(inputs json.RawMessage) bool {
+	var in struct {
+		Repository string `json:"repo_url"`
+		Branch     string `json:"branch"`
+		Proposal   bool   `json:"proposal"`
+		Credential string `json:"credential"`
+		Files      []struct {
+			Path  string       `json:"path"`
+			Edits []editedFile `json:"edits"`
+		} `json:"files"`
+	}
+	if e == nil || json.Unmarshal(inputs, &in) != nil || in.Repository != e.Repository || in.Branch != e.Branch ||
+		in.Proposal != e.PullRequest || in.Credential != e.Credential {
+		return false
+	}
+	places := map[editedFile]int{}
+	for _, f := range in.Files {
+		for _, p := range f.Edits {
+			p.Path = f.Path
+			places[p]++
+		}
+	}
+	for _, f := range e.Files {
+		f.From = ""
+		places[f]--
+	}
+	return !slices.ContainsFunc(slices.Collect(maps.Values(places)), func(n int) bool { return n != 0 })
+}
+
+// ends declines everything for good, once the edit that may be under way is stopped.
+func (d *decision) ends(ctx context.Context, format string, args ...any) (core.TriggerSignal, error) {
+	s := d.declines(format, args...)
+	stopped := func(one core.TriggerSignal) bool { return one.Edit != nil && one.Edit.Why == s.Reason }
+	at := slices.IndexFunc(d.all, func(one core.TriggerSignal) bool { return one.Edit != nil && one.Edit.State == core.EditPending })
+	if at < 0 || slices.ContainsFunc(d.all, stopped) {
+		return s, d.endChains(ctx, s.Reason)
+	}
+	first := d.all[at]
+	if first.DueAt.After(d.now) { // a call that begins it may be under way
+		return d.waits(first.DueAt, "its edit is stopped: %s", s.Reason), nil
+	}
+	d.editing, d.stopping = &first, s.Reason
+	return d.waits(d.now.Add(editLease), "its edit is stopped: %s", s.Reason), nil
+}
+
+// landed reports whether an edit has changed the branch. What is unchanged after a failed attempt was committed by that one, and only its
+// answer was lost.
+func landed(e core.TriggerEdit) bool {
+	var in struct {
+		Proposal bool `json:"proposal"`
+	}
+	return e.State == core.EditCommitted ||
+		e.State == core.EditUnchanged && e.Attempt > 0 && json.Unmarshal(e.Inputs, &in) == nil && !in.Proposal
+}
+
 // edited declines what an edit leaves nothing to roll out for; empty if a rollout is to begin.
 func (d *decision) edited() string {
-	declined := ""
+	declined, begins := "", false
 	for _, s := range d.signals {
 		switch {
-		case s.Edit == nil || s.Edit.State == core.EditCommitted:
-			return ""
+		case s.Edit == nil:
+			begins = true
+		case landed(*s.Edit):
+			begins, d.again = true, true
 		case s.Edit.State == core.EditProposed:
 			declined = "the change is proposed, and nothing is rolled out before it is merged: " + s.Edit.Link
 		case s.Edit.State == core.EditUnchanged:
@@ -230,14 +299,55 @@ func (d *decision) edited() string {
 			declined = "the files could not be edited: " + s.Edit.Why
 		}
 	}
+	if begins {
+		return ""
+	}
 	return declined
+}
+
+// carryOut makes what a decision wants of the engine.
+func (u *UseCases) carryOut(ctx context.Context, d Decided) error {
+	called, cancel := context.WithTimeout(ctx, editCall)
+	defer cancel()
+	if d.stopping != "" {
+		return u.stopEdit(ctx, called, d.Organization, *d.editing, d.stopping)
+	}
+	return u.makeEdit(ctx, called, d.Organization, *d.editing)
+}
+
+// stopEdit stops the run of an edit, which is not made again.
+func (u *UseCases) stopEdit(ctx, called context.Context, organization int64, s core.TriggerSignal, why string) error {
+	if err := u.stopRun(called, organization, id.TriggerEditRun(s.ID, s.Edit.Attempt+1), why); err != nil {
+		return err
+	}
+	e := *s.Edit
+	e.State, e.Why = core.EditFailed, why
+	return u.saveEdit(ctx, organization, s, e, u.clock.Now())
+}
+
+// stopRun stops a run; one that has ended, or was never begun, is stopped.
+func (u *UseCases) stopRun(called context.Context, organization int64, run, why string) error {
+	err := u.engine.Cancel(called, organization, run, why)
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Refused) && !fault.Is(err, fault.Conflict) {
+		return fmt.Errorf("stop the run of an edit: %w", err) // it is tried again after the lease
+	}
+	return nil
+}
+
+// saveEdit stores how far an edit has come; it is decided about at once if due is now.
+func (u *UseCases) saveEdit(ctx context.Context, organization int64, s core.TriggerSignal, e core.TriggerEdit, due time.Time) error {
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		return tx.SaveSignalEdit(ctx, s.ID, s.Edit.Attempt, e, due)
+	})
+	if e.State != core.EditPending {
+		u.wake()
+	}
+	return err
 }
 
 // makeEdit begins the run of an edit, or looks at it. What calls the engine is outside of any transaction: a crash before the answer has the
 // call repeated, with the same id and inputs.
-func (u *UseCases) makeEdit(ctx context.Context, organization int64, s core.TriggerSignal) error {
-	called, cancel := context.WithTimeout(ctx, editCall)
-	defer cancel()
+func (u *UseCases) makeEdit(ctx, called context.Context, organization int64, s core.TriggerSignal) error {
 	e, now := *s.Edit, u.clock.Now()
 	run := id.TriggerEditRun(s.ID, e.Attempt+1)
 	due := now.Add(editGlance)
@@ -252,19 +362,20 @@ func (u *UseCases) makeEdit(ctx context.Context, organization int64, s core.Trig
 			return fmt.Errorf("look at the run of an edit: %w", err)
 		}
 		due = take(&e, found, now, due)
+		if e.State == core.EditPending && e.Attempt == s.Edit.Attempt && !found.CreatedAt.IsZero() && now.Sub(found.CreatedAt) > editPatience {
+			e.State, due = core.EditFailed, now
+			e.Why = core.Because(fmt.Sprintf("its run has not ended within %s and was stopped", editPatience), found.Error)
+			if err := u.stopRun(called, organization, run, e.Why); err != nil {
+				return err
+			}
+		}
 	case handoff.RefusedPermanently(err):
 		e.State, e.Why = core.EditFailed, "the engine refused to run it: "+fault.Public(err)
 		due = now
 	default:
 		return fmt.Errorf("begin the run of an edit: %w", err) // it is tried again after the lease
 	}
-	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-		return tx.SaveSignalEdit(ctx, s.ID, s.Edit.Attempt, e, due)
-	})
-	if due.Equal(now) {
-		u.wake()
-	}
-	return err
+	return u.saveEdit(ctx, organization, s, e, due)
 }
 
 // take takes from the run of an edit what came of it, and returns when it is looked at again: at once if it has ended.
@@ -297,6 +408,9 @@ func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) ti
 	if e.Attempt++; e.Attempt >= maxEdits {
 		e.State, e.Why = core.EditFailed, fmt.Sprintf("%s; it was tried %d times", e.Why, e.Attempt)
 		return now
+	}
+	if reported["code"] == "unavailable" {
+		return now.Add(firstAwayPause << (2 * (e.Attempt - 1)))
 	}
 	return now.Add(firstEditPause << (e.Attempt - 1))
 }

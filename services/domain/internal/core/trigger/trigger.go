@@ -6,12 +6,14 @@
 package trigger
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -119,6 +121,7 @@ type UseCases struct {
 	sources  Repositories
 	engine   Engine
 	clock    clock.Clock
+	aside    func(context.Context, func(context.Context) error) error
 	wake     func()
 	began    func()
 	// served is the organization whose turn was last.
@@ -134,6 +137,9 @@ type Deps struct {
 	Sources  Repositories
 	Engine   Engine
 	Clock    clock.Clock
+	// Aside makes calls of the engine without keeping those waiting who have triggers decide, or drops them: they are repeated. Nil makes
+	// them at once.
+	Aside func(context.Context, func(context.Context) error) error
 	// Wake is called when a trigger has a new signal, and Began after a rollout was created; either may be nil.
 	Wake, Began func()
 }
@@ -146,7 +152,13 @@ func New(d Deps) *UseCases {
 	if d.Began == nil {
 		d.Began = func() {}
 	}
-	return &UseCases{store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, engine: d.Engine, clock: d.Clock, wake: d.Wake, began: d.Began}
+	if d.Aside == nil {
+		d.Aside = func(ctx context.Context, call func(context.Context) error) error { return call(ctx) }
+	}
+	return &UseCases{
+		store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, engine: d.Engine, clock: d.Clock, aside: d.Aside, wake: d.Wake,
+		began: d.Began,
+	}
 }
 
 // Triggers are those of applications by name, with the manual one that each has.
@@ -464,11 +476,11 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 	if err := e.check(); err != nil {
 		return sent, err
 	}
-	var data map[string]any
-	if len(e.Data) > 0 && string(e.Data) != "null" && json.Unmarshal(e.Data, &data) != nil {
-		return sent, invalid("/data", "found no JSON object")
+	data, err := e.object()
+	if err != nil {
+		return sent, err
 	}
-	err := core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
+	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
 		sent = Delivery{}
 		all, err := tx.TriggersOfKind(ctx, a.Organization, core.TriggerEvent)
 		if err != nil {
@@ -516,6 +528,19 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 	return sent, err
 }
 
+// object reads the data. Numbers stay as they are written: those of builds are longer than a floating-point number is exact.
+func (e Event) object() (data map[string]any, err error) {
+	if len(e.Data) == 0 {
+		return nil, nil
+	}
+	numbers := json.NewDecoder(bytes.NewReader(e.Data))
+	numbers.UseNumber()
+	if !json.Valid(e.Data) || numbers.Decode(&data) != nil {
+		return nil, invalid("/data", "found no JSON object")
+	}
+	return data, nil
+}
+
 // matches reports whether the trigger reacts to an event.
 func (c config) matches(e Event, data map[string]any) bool {
 	if !slices.ContainsFunc(c.Types, func(p string) bool { return pattern.Match(p, e.Type) }) {
@@ -547,8 +572,10 @@ func member(data map[string]any, path string) (string, bool) {
 	switch v := at.(type) {
 	case string:
 		return v, true
-	case bool, float64:
-		return fmt.Sprint(v), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case json.Number:
+		return v.String(), true
 	default:
 		return "", false
 	}
