@@ -13,15 +13,17 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// changing is a commit that changes files since another one, as the registry service reports it.
+// changing is a commit that changes files since another one, as the registry service reports it. With " + " its message is that of several
+// commits, the newest one first.
 func (w winter) changing(n, since int, message string, files ...string) core.VersionSet {
 	w.t.Helper()
 	at := time.Unix(1_700_000_000+int64(n), 0)
+	messages := strings.Split(message, " + ")
 	data := event.ArtifactPublished{
-		Image: "git:git.test/shop/config#main", Digest: shaOf(n), PublishedAt: at.UTC().Format(time.RFC3339), CommitMessage: message, ChangedFiles: files,
+		Image: "git:git.test/shop/config#main", Digest: shaOf(n), PublishedAt: at.UTC().Format(time.RFC3339), CommitMessage: messages[0], ChangedFiles: files,
 	}
 	if since != 0 {
-		data.ChangedSince = shaOf(since)
+		data.ChangedSince, data.ChangedMessages = shaOf(since), messages
 	}
 	changed, err := event.New(event.Header{ID: fmt.Sprintf("%s/changing/%d", w.t.Name(), n), Source: event.SourceRegistry, Time: at, Organization: org}, data)
 	w.ok(err)
@@ -121,6 +123,10 @@ func TestStepsAreSkippedByCommits(t *testing.T) {
 	begun := w.active()
 	runs(begun, left, soak+messages)
 	w.succeed(begun)
+	w.changing(909, 906, "docs: words + feat: a danger", "deploy/api.yaml") // one push
+	w.decide()
+	runs(w.active(), all)
+	w.succeed(w.active())
 
 	w.changing(907, 0, "feat: unknown")
 	w.decide()

@@ -154,6 +154,8 @@ type CommitChange struct {
 	Since string
 	// Files are those of the source that differ between the two.
 	Files []string
+	// Messages are the beginnings of the messages of all commits after the one up to the other; none if not all are known.
+	Messages []string
 }
 
 // IsImage reports whether a version is a container image; a commit is none.

@@ -220,6 +220,9 @@ func publication(e event.Event) (intake.Publication, error) {
 // maxChangedFiles is how many bytes of changed files are kept, as the registry service bounds them: more is as if it were not known.
 const maxChangedFiles = 32 << 10
 
+// maxChangedMessages is the same of the messages of commits.
+const maxChangedMessages = 32 << 10
+
 // changeOf is what a commit changes.
 func changeOf(data event.ArtifactPublished) core.CommitChange {
 	bytes := 0
@@ -228,7 +231,19 @@ func changeOf(data event.ArtifactPublished) core.CommitChange {
 			return core.CommitChange{}
 		}
 	}
-	return core.CommitChange{Since: data.ChangedSince, Files: data.ChangedFiles}
+	change := core.CommitChange{Since: data.ChangedSince, Files: data.ChangedFiles, Messages: data.ChangedMessages}
+	if size(change.Messages) > maxChangedMessages {
+		change.Messages = nil // nothing is skipped by them
+	}
+	return change
+}
+
+// size is that of texts, in bytes.
+func size(texts []string) (bytes int) {
+	for _, t := range texts {
+		bytes += len(t)
+	}
+	return bytes
 }
 
 // deletion reads the deletion of an artifact, as a publication of the instant of the deletion.

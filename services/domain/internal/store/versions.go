@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -84,6 +85,12 @@ func (t *tx) addChanges(ctx context.Context, all []core.Version) error {
 		}
 		p.Versions, p.Since = append(p.Versions, v.ID), append(p.Since, v.Change.Since)
 		p.Files = append(p.Files, strings.Join(v.Change.Files, "\n"))
+		messages := ""
+		if len(v.Change.Messages) > 0 {
+			list, _ := json.Marshal(v.Change.Messages) // texts
+			messages = string(list)
+		}
+		p.Messages = append(p.Messages, messages)
 	}
 	if len(p.Versions) == 0 {
 		return nil
@@ -97,10 +104,11 @@ func (t *tx) CommitsSince(ctx context.Context, version int64, digest string, mos
 		OrganizationID: t.organization, VersionID: version, Digest: digest, Most: int32(most), //nolint:gosec // a constant
 	})
 	return convertAll(rows, func(r query.CommitsSinceRow) core.Version {
-		v := core.Version{Digest: r.Digest, CommitMessage: r.CommitMessage, Change: core.CommitChange{Since: r.Since}}
+		v := core.Version{Digest: r.Digest, Change: core.CommitChange{Since: r.Since}}
 		if r.Files != "" {
 			v.Change.Files = strings.Split(r.Files, "\n")
 		}
+		_ = json.Unmarshal([]byte(r.Messages), &v.Change.Messages) // none, if they are not known
 		return v
 	}), pg.Classify(err, "read the commits from version %d back", version)
 }

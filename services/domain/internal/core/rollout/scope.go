@@ -385,8 +385,8 @@ func (p *plan) news(ctx context.Context, tx Tx, organization int64, w wish) (cor
 				return core.News{}, err
 			}
 			for _, c := range commits {
-				news.Messages, news.Files = append(news.Messages, c.CommitMessage), append(news.Files, c.Change.Files...)
-				messages, files = messages && c.CommitMessage != "", files && c.Change.Since != ""
+				news.Messages, news.Files = append(news.Messages, c.Change.Messages...), append(news.Files, c.Change.Files...)
+				messages, files = messages && len(c.Change.Messages) > 0, files && c.Change.Since != ""
 			}
 		}
 	}

@@ -300,19 +300,20 @@ WHERE d.organization_id = @organization_id AND d.id = ANY(@ids::bigint[])
 ORDER BY d.id, n.artifact_source_id;
 
 -- name: InsertVersionChanges :exec
-INSERT INTO cd_version_changes (organization_id, version_id, since, files)
-SELECT @organization_id, unnest(@versions::bigint[]), unnest(@since::text[]), unnest(@files::text[]);
+INSERT INTO cd_version_changes (organization_id, version_id, since, files, messages)
+SELECT @organization_id, unnest(@versions::bigint[]), unnest(@since::text[]), unnest(@files::text[]), unnest(@messages::text[]);
 
 -- name: CommitsSince :many
 -- The commits of a source from a version back to the one that has a digest, which is left out; the newest one first.
 WITH RECURSIVE line AS (
-    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text AS since, COALESCE(c.files, '')::text AS files, 1 AS place
+    SELECT v.artifact_source_id, v.digest, COALESCE(c.since, '')::text AS since, COALESCE(c.files, '')::text AS files,
+        COALESCE(c.messages, '')::text AS messages, 1 AS place
     FROM cd_versions v LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
     WHERE v.organization_id = @organization_id AND v.id = @version_id
     UNION ALL
-    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text, COALESCE(c.files, '')::text, line.place + 1
+    SELECT v.artifact_source_id, v.digest, COALESCE(c.since, '')::text, COALESCE(c.files, '')::text, COALESCE(c.messages, '')::text, line.place + 1
     FROM line JOIN cd_versions v ON v.organization_id = @organization_id AND v.artifact_source_id = line.artifact_source_id AND v.digest = line.since
     LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
     WHERE line.since <> @digest::text AND line.place < @most::integer
 )
-SELECT digest, commit_message, since, files FROM line ORDER BY place;
+SELECT digest, since, files, messages FROM line ORDER BY place;

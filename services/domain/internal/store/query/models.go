@@ -344,7 +344,9 @@ type CdVersionChange struct {
 	// The commit that was the newest one of the source before.
 	Since string
 	// The files of the source that differ between the two, one a line.
-	Files     string
+	Files string
+	// The beginnings of the messages of all commits after the one up to the other, a JSON list of texts; empty if not all are known.
+	Messages  string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -1955,6 +1957,7 @@ type Snapshot struct {
 	ID             int64
 	OrganizationID int64
 	DeploymentID   int64
+	// The commit of the desired state; empty for a chart of a registry, whose digest is in the parameters.
 	CommitSha      string
 	ManifestDigest string
 	Parameters     json.RawMessage

@@ -28,16 +28,17 @@ func (q *Queries) ApplicationWithUnranked(ctx context.Context, organizationID in
 
 const commitsSince = `-- name: CommitsSince :many
 WITH RECURSIVE line AS (
-    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text AS since, COALESCE(c.files, '')::text AS files, 1 AS place
+    SELECT v.artifact_source_id, v.digest, COALESCE(c.since, '')::text AS since, COALESCE(c.files, '')::text AS files,
+        COALESCE(c.messages, '')::text AS messages, 1 AS place
     FROM cd_versions v LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
     WHERE v.organization_id = $1 AND v.id = $2
     UNION ALL
-    SELECT v.artifact_source_id, v.digest, v.commit_message, COALESCE(c.since, '')::text, COALESCE(c.files, '')::text, line.place + 1
+    SELECT v.artifact_source_id, v.digest, COALESCE(c.since, '')::text, COALESCE(c.files, '')::text, COALESCE(c.messages, '')::text, line.place + 1
     FROM line JOIN cd_versions v ON v.organization_id = $1 AND v.artifact_source_id = line.artifact_source_id AND v.digest = line.since
     LEFT JOIN cd_version_changes c ON c.organization_id = v.organization_id AND c.version_id = v.id
     WHERE line.since <> $3::text AND line.place < $4::integer
 )
-SELECT digest, commit_message, since, files FROM line ORDER BY place
+SELECT digest, since, files, messages FROM line ORDER BY place
 `
 
 type CommitsSinceParams struct {
@@ -48,10 +49,10 @@ type CommitsSinceParams struct {
 }
 
 type CommitsSinceRow struct {
-	Digest        string
-	CommitMessage string
-	Since         string
-	Files         string
+	Digest   string
+	Since    string
+	Files    string
+	Messages string
 }
 
 // The commits of a source from a version back to the one that has a digest, which is left out; the newest one first.
@@ -71,9 +72,9 @@ func (q *Queries) CommitsSince(ctx context.Context, arg CommitsSinceParams) ([]C
 		var i CommitsSinceRow
 		if err := rows.Scan(
 			&i.Digest,
-			&i.CommitMessage,
 			&i.Since,
 			&i.Files,
+			&i.Messages,
 		); err != nil {
 			return nil, err
 		}
@@ -366,8 +367,8 @@ func (q *Queries) InsertCuratedVersionSet(ctx context.Context, arg InsertCurated
 }
 
 const insertVersionChanges = `-- name: InsertVersionChanges :exec
-INSERT INTO cd_version_changes (organization_id, version_id, since, files)
-SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[])
+INSERT INTO cd_version_changes (organization_id, version_id, since, files, messages)
+SELECT $1, unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[])
 `
 
 type InsertVersionChangesParams struct {
@@ -375,6 +376,7 @@ type InsertVersionChangesParams struct {
 	Versions       []int64
 	Since          []string
 	Files          []string
+	Messages       []string
 }
 
 func (q *Queries) InsertVersionChanges(ctx context.Context, arg InsertVersionChangesParams) error {
@@ -383,6 +385,7 @@ func (q *Queries) InsertVersionChanges(ctx context.Context, arg InsertVersionCha
 		arg.Versions,
 		arg.Since,
 		arg.Files,
+		arg.Messages,
 	)
 	return err
 }
