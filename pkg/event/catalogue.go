@@ -90,6 +90,11 @@ func registryEvents() []Definition {
 			MadeAt: "2026-03-25T10:00:00Z", Text: "/lockstep approve 118 looks good",
 		}, "By the registry service, when a forge reports a comment with a command to a hook of an organization. The domain service performs it "+
 			"for the member who has linked the account, if the pull request is that of a proposed change.", EmitterRegistry),
+		define(PathRegistry, "", PullRequestReviewed{
+			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, CommentID: Reviews + 1901, AuthorID: 42, Author: "ann",
+			MadeAt: "2026-03-25T10:00:00Z", Text: "/lockstep why", MaybeApp: true,
+		}, "By the registry service, when a forge reports a review with a command, or a comment in one, to a hook of an organization. The domain "+
+			"service performs it as one of a comment, but decides nothing by it where an App may have written it.", EmitterRegistry),
 	}
 }
 

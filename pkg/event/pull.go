@@ -24,8 +24,7 @@ type PullRequestCommented struct {
 	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
 	// Number is that of the pull request in the repository.
 	Number int64 `json:"number" jsonschema:"minimum=1"`
-	// CommentID is the forge's number of the comment, by which a repeated one is recognized; numbers of reviews, which forges count apart,
-	// are above those of comments.
+	// CommentID is the forge's number of the comment, by which a repeated one is recognized.
 	CommentID int64 `json:"comment_id" jsonschema:"minimum=1"`
 	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
 	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
@@ -34,17 +33,37 @@ type PullRequestCommented struct {
 	MadeAt string `json:"made_at" jsonschema:"format=date-time"`
 	// Text is the first line of the comment as it was made, without changes that were made to it later.
 	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
+}
+
+// PullRequestReviewed is com.gitlab.cd.pull_request.reviewed: a user has written a command into a review of a pull request, or into a
+// comment in one. It is a type of its own, beside that of comments: who does not know that an App may have written it must not take it.
+type PullRequestReviewed struct {
+	// Hook is the key of the organization's hook that received it.
+	Hook string `json:"hook" jsonschema:"minLength=1,maxLength=64"`
+	// Repository is the address of the repository that it is to be merged into.
+	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=1024"`
+	// Number is that of the pull request in the repository.
+	Number int64 `json:"number" jsonschema:"minimum=1"`
+	// CommentID is the number of the review or the comment in it, by which a repeated one is recognized: above those of other comments.
+	CommentID int64 `json:"comment_id" jsonschema:"minimum=1"`
+	// AuthorID is the forge's number of who has written it, which stays when the account is renamed; Author is the name.
+	AuthorID int64  `json:"author_id" jsonschema:"minimum=1"`
+	Author   string `json:"author" jsonschema:"minLength=1,maxLength=255"`
+	// MadeAt is when the forge says that it was made.
+	MadeAt string `json:"made_at" jsonschema:"format=date-time"`
+	// Text is the first line as it was made, without changes that were made to it later.
+	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
 	// MaybeApp is true if the forge does not say whether an App has written it for the user.
 	MaybeApp bool `json:"maybe_app,omitempty"`
 }
 
-// What forges count apart from comments: the numbers of comments in reviews, and of reviews, in PullRequestCommented begin here.
+// What forges count apart from comments: the numbers of comments in reviews, and of reviews, in PullRequestReviewed begin here.
 const (
 	ReviewComments int64 = 1 << 60
 	Reviews        int64 = 1 << 61
 )
 
-// NameOfComment is what people call a comment by its number in PullRequestCommented.
+// NameOfComment is what people call a comment or a review by its number in events.
 func NameOfComment(id int64) string {
 	switch {
 	case id >= Reviews:

@@ -6,6 +6,7 @@ const (
 	TypeArtifactDeleted                  = "com.gitlab.cd.artifact.deleted"
 	TypePullRequestReported              = "com.gitlab.cd.pull_request.reported"
 	TypePullRequestCommented             = "com.gitlab.cd.pull_request.commented"
+	TypePullRequestReviewed              = "com.gitlab.cd.pull_request.reviewed"
 	TypePullRequestRead                  = "com.gitlab.cd.pull_request.read"
 	TypeCommitStatusReported             = "com.gitlab.cd.commit_status.reported"
 	TypeFunctionCalled                   = "com.gitlab.cd.function.called"
@@ -75,6 +76,9 @@ func (PullRequestReported) EventType() string { return TypePullRequestReported }
 
 // EventType is com.gitlab.cd.pull_request.commented.
 func (PullRequestCommented) EventType() string { return TypePullRequestCommented }
+
+// EventType returns TypePullRequestReviewed.
+func (PullRequestReviewed) EventType() string { return TypePullRequestReviewed }
 
 // EventType is com.gitlab.cd.pull_request.read.
 func (PullRequestRead) EventType() string { return TypePullRequestRead }

@@ -63,7 +63,7 @@ func (c *commenting) written(author int64, name, text string) event.PullRequestC
 	}
 }
 
-func (c *commenting) brings(organization int64, data event.PullRequestCommented) event.Event {
+func (c *commenting) brings(organization int64, data event.Data) event.Event {
 	c.t.Helper()
 	c.mu.Lock()
 	c.count++

@@ -18,9 +18,9 @@ func TestCommandsInReviews(t *testing.T) {
 	review := func(first int64, maybeApp bool, text string) (outcome, answer string) {
 		c.now.Advance(3 * time.Second)
 		data := c.written(70, "ann", text)
-		data.CommentID, data.MaybeApp = first+5000, maybeApp
+		data.CommentID = first + 5000
 		c.comment++
-		c.publish(c.brings(org, data))
+		c.publish(c.brings(org, inReview(data, maybeApp)))
 		return c.kept(data.CommentID)
 	}
 	outcome, answer := review(event.Reviews, true, "/lockstep status")
@@ -43,6 +43,28 @@ func TestCommandsInReviews(t *testing.T) {
 	c.hears("answered", "", outcome, answer)
 	c.want(c.approvals(), 1)
 	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'approve' AND reason LIKE '%in review 5007 on git.test/shop/config#3 as ann%'`), 1)
+}
+
+// inReview is a command in a review.
+func inReview(data event.PullRequestCommented, maybeApp bool) event.PullRequestReviewed {
+	return event.PullRequestReviewed{
+		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author,
+		MadeAt: data.MadeAt, Text: data.Text, MaybeApp: maybeApp,
+	}
+}
+
+// D63: a review that two hooks bring is refused once.
+func TestAReviewIsRefusedOnce(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	c.links(70, "ann", person(7, "release"))
+	data := c.written(70, "ann", "/lockstep freeze 2h x")
+	data.CommentID = event.Reviews + 5000
+	c.publish(c.brings(org, inReview(data, true)))
+	data.Hook = c.hooks("git.test/shop/*", true).Key
+	c.publish(c.brings(org, inReview(data, true)))
+	c.want(c.countOf(`SELECT count(*) FROM cd_forge_comments WHERE answer LIKE 'Nothing was done%'`), 1)
+	c.want(c.countOf(`SELECT count(*) FROM cd_freezes`), 0)
 }
 
 // D63: the pages of the console that an answer names can be followed from the comment, below the block of code in which nothing is a link.

@@ -68,6 +68,7 @@ func events(agents ...int64) []Door {
 		{"cd.registry.commit_status.reported", []string{registry}, []string{domain}},
 		{"cd.registry.pull_request.reported", []string{registry}, []string{domain}},
 		{"cd.registry.pull_request.commented", []string{registry}, []string{domain}},
+		{"cd.registry.pull_request.reviewed", []string{registry}, []string{domain}},
 		{"cd.domain.1.unheard.of", nil, []string{domain, workflow}},
 		{"cd.domain.1.external", nil, []string{domain, workflow}},
 		{"cd.receipt.registry", []string{domain}, []string{registry}},

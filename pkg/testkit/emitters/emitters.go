@@ -23,6 +23,7 @@ func table() map[string][]event.Emitter {
 		event.TypeCommitStatusReported: {event.EmitterRegistry},
 		event.TypePullRequestReported:  {event.EmitterRegistry},
 		event.TypePullRequestCommented: {event.EmitterRegistry},
+		event.TypePullRequestReviewed:  {event.EmitterRegistry},
 
 		event.TypeFunctionCalled:           engine,
 		event.TypeFunctionCompleted:        relay,

@@ -107,17 +107,21 @@ func New(i Intake, r Rollouts, f Forges, c Comments, inbox Inbox) *Handlers {
 // tried again, or Rejected is called.
 func (h *Handlers) Registry(ctx context.Context, all []bus.Delivery) []error {
 	errs := make([]error, len(all))
-	// The order of the five does not matter. What is of no known type is refused as a publication.
+	// The order of these does not matter. What is of no known type is refused as a publication.
 	deleted := func(t string) bool { return t == event.TypeArtifactDeleted }
 	reported := func(t string) bool { return t == event.TypeCommitStatusReported }
 	changed := func(t string) bool { return t == event.TypePullRequestReported }
 	commented := func(t string) bool { return t == event.TypePullRequestCommented }
-	published := func(t string) bool { return !deleted(t) && !reported(t) && !changed(t) && !commented(t) }
+	reviewed := func(t string) bool { return t == event.TypePullRequestReviewed }
+	published := func(t string) bool {
+		return !deleted(t) && !reported(t) && !changed(t) && !commented(t) && !reviewed(t)
+	}
 	together(ctx, all, errs, published, publication, h.intake.PublishArtifacts)
 	together(ctx, all, errs, deleted, deletion, h.intake.DeleteArtifacts)
 	together(ctx, all, errs, reported, statusReport, h.forges.ReportStatuses)
 	together(ctx, all, errs, changed, pullReport, h.forges.ReportPulls)
 	together(ctx, all, errs, commented, commentReport, h.comments.ReportComments)
+	together(ctx, all, errs, reviewed, reviewReport, h.comments.ReportComments)
 	return errs
 }
 
@@ -181,6 +185,23 @@ func commentReport(e event.Event) (chat.CommentReport, error) {
 	if err != nil {
 		return chat.CommentReport{}, err
 	}
+	return commandReport(e, event.PullRequestReviewed{
+		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author,
+		MadeAt: data.MadeAt, Text: data.Text,
+	})
+}
+
+// reviewReport reads a review with a command.
+func reviewReport(e event.Event) (chat.CommentReport, error) {
+	data, err := event.Decode[event.PullRequestReviewed](e)
+	if err != nil {
+		return chat.CommentReport{}, err
+	}
+	return commandReport(e, data)
+}
+
+// commandReport is a command in a comment or a review.
+func commandReport(e event.Event, data event.PullRequestReviewed) (chat.CommentReport, error) {
 	in, err := inbound(e)
 	if err != nil {
 		return chat.CommentReport{}, err
@@ -188,7 +209,7 @@ func commentReport(e event.Event) (chat.CommentReport, error) {
 	at, err := instantOf(e, "made_at", data.MadeAt)
 	return chat.CommentReport{
 		In: in, Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
-		Author: data.Author, MadeAt: at, Text: data.Text, MaybeApp: data.MaybeApp, What: event.NameOfComment(data.CommentID),
+		Author: data.Author, MadeAt: at, Text: data.Text, MaybeApp: data.MaybeApp,
 	}, err
 }
 

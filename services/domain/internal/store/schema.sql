@@ -2342,9 +2342,14 @@ CREATE TABLE cd_notifications (
     CONSTRAINT cd_notifications_moment_is_given CHECK ((moment ~ '^[a-z_]{1,63}$'::text)),
     CONSTRAINT cd_notifications_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
+CREATE INDEX cd_notifications_by_class ON cd_notifications USING btree (organization_id, (
+CASE
+    WHEN (moment = ANY (ARRAY['environment_created'::text, 'environment_changed'::text, 'environment_archived'::text, 'environment_restored'::text, 'artifact_published'::text, 'artifact_deleted'::text])) THEN 2
+    WHEN (moment = 'rollout_advanced'::text) THEN 1
+    ELSE 0
+END), due_at, id) WHERE (routed_at IS NULL);
 CREATE INDEX cd_notifications_by_time ON cd_notifications USING btree (organization_id, at) WHERE (routed_at IS NOT NULL);
 CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text, 'credential_expires'::text]));
-CREATE INDEX cd_notifications_to_route ON cd_notifications USING btree (organization_id, ((moment = 'rollout_advanced'::text)), due_at, id) WHERE (routed_at IS NULL);
 CREATE INDEX cd_notifications_unrouted ON cd_notifications USING btree (organization_id, due_at, id) WHERE (routed_at IS NULL);
 CREATE TRIGGER cd_notifications_touch BEFORE UPDATE ON cd_notifications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notifications IS

@@ -44,15 +44,22 @@ func (c Encoder) EncodePull(p core.PullRequest) (event.Sealed, error) {
 	return e, nil
 }
 
-// EncodeComment returns the event for a comment with a command. The error is Invalid.
+// EncodeComment returns the event for a comment or a review with a command. The error is Invalid.
 func (c Encoder) EncodeComment(of core.PullComment) (event.Sealed, error) {
 	header := event.Header{ID: of.ID, Source: Source, Organization: of.Organization, Time: c.clock.Now().UTC()}
-	e, err := event.Make(header, event.PullRequestCommented{
+	var data event.Data = event.PullRequestCommented{
 		Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author,
-		MadeAt: of.MadeAt, Text: of.Text, MaybeApp: of.MaybeApp,
-	})
+		MadeAt: of.MadeAt, Text: of.Text,
+	}
+	if of.CommentID >= event.ReviewComments {
+		data = event.PullRequestReviewed{
+			Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author,
+			MadeAt: of.MadeAt, Text: of.Text, MaybeApp: of.MaybeApp,
+		}
+	}
+	e, err := event.Make(header, data)
 	if err != nil {
-		return event.Sealed{}, fmt.Errorf("encode comment %d on pull request %d of %s: %w", of.CommentID, of.Number, of.Repository, err)
+		return event.Sealed{}, fmt.Errorf("encode %s on pull request %d of %s: %w", event.NameOfComment(of.CommentID), of.Number, of.Repository, err)
 	}
 	return e, nil
 }

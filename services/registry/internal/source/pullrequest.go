@@ -220,7 +220,7 @@ func likeComment(top, on, comment, user node, f likeFields) core.ForgeDelivery {
 // plan is a comment that asks for a plan, by who the forge knows as that.
 func plan(c core.PullComment, askedBy, name string) core.ForgeDelivery {
 	return core.ForgeDelivery{PullRequests: []core.PullRequest{{
-		Repository: c.Repository, Number: c.Number, AskedBy: askedBy, Cause: "comment " + strconv.FormatInt(c.CommentID, 10),
+		Repository: c.Repository, Number: c.Number, AskedBy: askedBy, Cause: event.NameOfComment(c.CommentID),
 		Names: core.PullRequestNames{Repository: c.Names.Repository, Number: c.Names.Number, AskedBy: name},
 	}}}
 }

@@ -241,8 +241,8 @@ func TestCommandsInReviewsOfForges(t *testing.T) {
 		format, body string
 		header       http.Header
 	}{
-		"ann comment 2305843009213693994": {"github", review("submitted", "/lockstep plan", ann), hub("pull_request_review")},
-		"ann comment 23":                  {"gitea", gitea("reviewed", "pull_request_review_comment", "/lockstep plan", ann), tea("pull_request_comment")},
+		"ann review 42": {"github", review("submitted", "/lockstep plan", ann), hub("pull_request_review")},
+		"ann review ":   {"gitea", gitea("reviewed", "pull_request_review_comment", "/lockstep plan", ann), tea("pull_request_comment")},
 	} {
 		d, err := statusFormat(c.format).Parse(c.header, []byte(c.body))
 		if err != nil || len(d.PullRequests) != 1 || !strings.HasPrefix(d.PullRequests[0].AskedBy+" "+d.PullRequests[0].Cause, want) {

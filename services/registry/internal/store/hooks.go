@@ -207,7 +207,7 @@ func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDeli
 			note(one.ID, fmt.Sprintf("pull request %d of %s", one.Number, one.Repository), func() (event.Sealed, error) { return s.pull(one) })
 		}
 		for _, one := range d.Comments {
-			note(one.ID, fmt.Sprintf("comment %d on pull request %d of %s", one.CommentID, one.Number, one.Repository), func() (event.Sealed, error) {
+			note(one.ID, fmt.Sprintf("%s on pull request %d of %s", event.NameOfComment(one.CommentID), one.Number, one.Repository), func() (event.Sealed, error) {
 				return s.comment(one)
 			})
 		}

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
@@ -49,8 +49,6 @@ type CommentReport struct {
 	MadeAt time.Time
 	// MaybeApp is that the forge does not say whether an App has written it for the user.
 	MaybeApp bool
-	// What is what people call it, such as review 7; empty for a comment with its number.
-	What string
 }
 
 // Comment is a comment with a command, as it is kept.
@@ -59,8 +57,7 @@ type Comment struct {
 	// Name is host and path of the repository.
 	Name                        string
 	Number, CommentID, AuthorID int64
-	// What is what people call it; it is not kept.
-	Author, Command, What string
+	Author, Command             string
 	// Digest identifies the first line.
 	Digest     []byte
 	ReceivedAt time.Time
@@ -88,7 +85,7 @@ func (c Comment) account() Account {
 }
 
 func (c Comment) where() string {
-	return fmt.Sprintf("in %s on %s#%d as %s", cmp.Or(c.What, fmt.Sprintf("comment %d", c.CommentID)), c.Name, c.Number, c.Author)
+	return fmt.Sprintf("in %s on %s#%d as %s", event.NameOfComment(c.CommentID), c.Name, c.Number, c.Author)
 }
 
 // CommentCounts returns the number of commands in comments that this process has received, by what became of them.
@@ -109,7 +106,7 @@ func (u *UseCases) ReportComments(ctx context.Context, all []CommentReport) (tri
 		switch {
 		case err != nil:
 			u.comments.failed.Add(1)
-			err = fmt.Errorf("take comment %d on pull request %d of %.200s: %w", r.CommentID, r.Number, r.Repository, err)
+			err = fmt.Errorf("take %s on pull request %d of %.200s: %w", event.NameOfComment(r.CommentID), r.Number, r.Repository, err)
 		case outcome == "linked":
 			u.linked.Add(1)
 		case outcome == "ignored":
@@ -199,7 +196,6 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	c.order = parse(strings.Join(words[min(1, len(words)):], " "))
 	c.Comment = Comment{
 		HookID: hook.ID, Name: name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author, Command: c.order.shown(),
-		What:       r.What,
 		ReceivedAt: now,
 	}
 	sum := sha256.Sum256([]byte("lockstep forge comment 1 " + strings.Join(words, " ")))
@@ -222,15 +218,16 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 		return nil
 	}
 	c.ID, c.interrupted = before.ID, before.BegunAt != nil
-	if r.MaybeApp && c.order.decides() {
+	refused := r.MaybeApp && c.order.decides()
+	if refused { // whoever has written it
 		c.outcome, c.answer = "refused", "Nothing was done: the forge does not say of a review whether an App has written it for you. "+
 			"Write the command as a comment of the conversation."
-		return nil
-	}
-	if c.order.verb != verbLink {
+	} else if c.order.verb != verbLink {
 		if err := u.whoCommented(ctx, tx, c); err != nil {
 			return err
 		}
+	}
+	if refused || c.order.verb != verbLink {
 		// Who knows the secret of a hook cannot suppress what others have written: only what another hook has brought for the same member is
 		// done.
 		if elsewhere, err := tx.CommentAtOtherHook(ctx, c.Comment); err != nil || elsewhere {

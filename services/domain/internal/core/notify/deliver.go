@@ -161,7 +161,7 @@ func (u *UseCases) begin(
 	}
 	to.WindowCount++
 	if turn || to.WindowCount == c.Rate && !quietly {
-		if m, err = u.digest(ctx, tx, m, now); err != nil {
+		if m, err = u.digest(ctx, tx, c, m, now); err != nil {
 			return m, false, err
 		}
 	}
@@ -339,8 +339,13 @@ func ended(c core.NotificationChannel) string {
 
 // digest takes up what else waits for a channel with the last message of its minute, and for a member with the one whose turn it
 // is. A message that waits alone stays what it is.
-func (u *UseCases) digest(ctx context.Context, tx Tx, m core.NotificationMessage, now time.Time) (core.NotificationMessage, error) {
+func (u *UseCases) digest(
+	ctx context.Context, tx Tx, c core.NotificationChannel, m core.NotificationMessage, now time.Time,
+) (core.NotificationMessage, error) {
 	others, err := toRead(ctx, tx, m, now)
+	if err == nil && interchanges(c) {
+		others, err = alike(ctx, tx, m, others)
+	}
 	if err != nil || len(others) == 0 {
 		return m, err
 	}

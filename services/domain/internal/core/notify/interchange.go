@@ -78,6 +78,40 @@ type Interchange interface {
 	WriteEvent(e DeliveryEvent) (json.RawMessage, error)
 }
 
+// interchanges is whether a channel receives events of CDEvents.
+func interchanges(c core.NotificationChannel) bool {
+	var config channelConfig
+	return json.Unmarshal(c.Config, &config) == nil && config.Payload == PayloadCDEvents
+}
+
+// forTools is whether a message is about a thing for tools: one event, of which nothing may be left out.
+func forTools(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, error) {
+	if m.RolloutID != 0 || len(m.NotificationIDs) != 1 {
+		return false, nil
+	}
+	of, err := tx.NotificationsByID(ctx, m.NotificationIDs)
+	return len(of) == 1 && of[0].Moment.ForTools(), err
+}
+
+// alike are those of others that a digest of CDEvents takes up with a message: of things for tools as many as one message is sent as, and
+// the rest waits for the rate of the channel; otherwise those about anything else.
+func alike(ctx context.Context, tx Tx, m core.NotificationMessage, others []core.NotificationMessage) (some []core.NotificationMessage, err error) {
+	tools, err := forTools(ctx, tx, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range others {
+		is, err := forTools(ctx, tx, one)
+		if err != nil {
+			return nil, err
+		}
+		if is == tools && (!tools || len(some) < maxEvents-1) {
+			some = append(some, one)
+		}
+	}
+	return some, nil
+}
+
 // brings reports whether a rollout has brought versions to environments when a moment comes.
 func brings(m core.NotificationMoment) bool {
 	return m == core.MomentRolloutCompleted || m == core.MomentRolledBack || m == core.MomentRolloutFailed

@@ -81,14 +81,27 @@ func (u *UseCases) turns(organizations []int64) []int64 {
 	return append(slices.Clone(organizations[first:]), organizations[:first]...)
 }
 
-// workIn does the next thing of an organization: routing first, because it is quick, and all of it belongs to messages.
+// workIn does the next thing of an organization: routing first, because it is quick, and all of it belongs to messages. Of things for tools
+// there may be very many: they are routed while nothing is to be sent.
 func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool, error) {
+	w, worked, err := u.routeNext(ctx, organization, false)
+	if err != nil || worked {
+		return w, worked, err
+	}
+	if w, worked, err = u.sendNext(ctx, organization); err != nil || worked {
+		return w, worked, err
+	}
+	return u.routeNext(ctx, organization, true)
+}
+
+// routeNext routes the next moment of an organization, and one for tools only if these are to be.
+func (u *UseCases) routeNext(ctx context.Context, organization int64, tools bool) (Worked, bool, error) {
 	w := Worked{Organization: organization, What: "route"}
 	worked := false
 	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		now := u.clock.Now()
 		n, found, err := tx.DueNotification(ctx, now)
-		if worked = found; err != nil || !found {
+		if worked = found && (tools || !n.Moment.ForTools()); err != nil || !worked {
 			return err
 		}
 		w.Notification = n.ID
@@ -110,9 +123,8 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 	}
 	if worked {
 		u.counts.routed.Add(1)
-		return w, true, nil
 	}
-	return u.sendNext(ctx, organization)
+	return w, worked, nil
 }
 
 // putOff has what failed tried again later, so that it does not keep the rest from being done. It returns the failure.
@@ -431,7 +443,7 @@ func (f facts) to(
 		}
 		m.RouteID, m.Quiet = r.ID, config.Quiet.stored()
 		var digest time.Time
-		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() {
+		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() && !(n.Moment.ForTools() && interchanges(c)) {
 			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, digest.Unix()), 0
 		}
 		return m, true, nil

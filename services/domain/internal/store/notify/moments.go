@@ -24,7 +24,7 @@ func Add(ctx context.Context, q *query.Queries, organization int64, n core.Notif
 	return pg.Classify(q.InsertNotification(ctx, query.InsertNotificationParams{
 		OrganizationID: organization, Moment: string(n.Moment), Cause: n.Cause, At: n.At, DueAt: n.DueAt, ApplicationID: orNull(n.ApplicationID),
 		EnvironmentID: orNull(n.EnvironmentID), RolloutID: orNull(n.RolloutID), SubjectID: n.SubjectID, Subject: n.Subject,
-		PrincipalType: by, PrincipalID: n.By.ID, Reason: n.Reason,
+		PrincipalType: by, PrincipalID: n.By.ID, Reason: n.Reason, ForTools: n.Moment.ForTools(),
 	}), "store a notification of %s", n.Moment)
 }
 

@@ -1,10 +1,15 @@
 -- name: InsertNotification :exec
--- Only while the organization has a channel. A cause that is known already is left alone.
+-- Only while the organization has a channel, and what is for tools only while a route names it: replicas of before would send it to
+-- all routes. A cause that is known already is left alone.
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject,
     principal_type, principal_id, reason)
-SELECT @organization_id, @moment, @cause, @at::timestamptz, @due_at::timestamptz, sqlc.narg(application_id)::bigint, sqlc.narg(environment_id)::bigint,
+SELECT @organization_id, @moment::text, @cause, @at::timestamptz, @due_at::timestamptz, sqlc.narg(application_id)::bigint, sqlc.narg(environment_id)::bigint,
     sqlc.narg(rollout_id)::bigint, @subject_id::bigint, @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+  AND (NOT @for_tools::boolean OR EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c
+    ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = @organization_id AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? @moment::text
+      AND c.enabled AND c.removed_at IS NULL))
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertAdvance :exec
@@ -213,10 +218,11 @@ WHERE organization_id = @organization_id AND id = @id;
 UPDATE cd_notification_routes SET problem = @problem WHERE organization_id = @organization_id AND id = @id AND problem <> @problem;
 
 -- name: DueNotification :one
--- The one that has been due longest, those that only update messages last: what people are asked does not wait for them. Those that others
--- route are skipped.
+-- The one that has been due longest, those that only update messages behind, and those for tools last: what people are asked does not
+-- wait for them. Those that others route are skipped.
 SELECT * FROM cd_notifications WHERE organization_id = @organization_id AND routed_at IS NULL AND due_at <= @at
-ORDER BY (moment = 'rollout_advanced'), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+ORDER BY (CASE WHEN moment IN ('environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published',
+    'artifact_deleted') THEN 2 WHEN moment = 'rollout_advanced' THEN 1 ELSE 0 END), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: RouteNotification :exec
 UPDATE cd_notifications SET routed_at = @at, moment = @moment WHERE organization_id = @organization_id AND id = @id;

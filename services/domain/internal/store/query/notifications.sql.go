@@ -371,11 +371,12 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 
 const dueNotification = `-- name: DueNotification :one
 SELECT organization_id, id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type, principal_id, reason, routed_at, created_at, updated_at FROM cd_notifications WHERE organization_id = $1 AND routed_at IS NULL AND due_at <= $2
-ORDER BY (moment = 'rollout_advanced'), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+ORDER BY (CASE WHEN moment IN ('environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published',
+    'artifact_deleted') THEN 2 WHEN moment = 'rollout_advanced' THEN 1 ELSE 0 END), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
-// The one that has been due longest, those that only update messages last: what people are asked does not wait for them. Those that others
-// route are skipped.
+// The one that has been due longest, those that only update messages behind, and those for tools last: what people are asked does not
+// wait for them. Those that others route are skipped.
 func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at time.Time) (Notification, error) {
 	row := q.db.QueryRow(ctx, dueNotification, organizationID, at)
 	var i Notification
@@ -865,9 +866,13 @@ func (q *Queries) InsertEndNotification(ctx context.Context, arg InsertEndNotifi
 const insertNotification = `-- name: InsertNotification :exec
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject,
     principal_type, principal_id, reason)
-SELECT $1, $2, $3, $4::timestamptz, $5::timestamptz, $6::bigint, $7::bigint,
+SELECT $1, $2::text, $3, $4::timestamptz, $5::timestamptz, $6::bigint, $7::bigint,
     $8::bigint, $9::bigint, $10::text, $11::text, $12::bigint, $13::text
 WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $1 AND c.enabled AND c.removed_at IS NULL)
+  AND (NOT $14::boolean OR EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c
+    ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = $1 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? $2::text
+      AND c.enabled AND c.removed_at IS NULL))
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
@@ -885,9 +890,11 @@ type InsertNotificationParams struct {
 	PrincipalType  string
 	PrincipalID    int64
 	Reason         string
+	ForTools       bool
 }
 
-// Only while the organization has a channel. A cause that is known already is left alone.
+// Only while the organization has a channel, and what is for tools only while a route names it: replicas of before would send it to
+// all routes. A cause that is known already is left alone.
 func (q *Queries) InsertNotification(ctx context.Context, arg InsertNotificationParams) error {
 	_, err := q.db.Exec(ctx, insertNotification,
 		arg.OrganizationID,
@@ -903,6 +910,7 @@ func (q *Queries) InsertNotification(ctx context.Context, arg InsertNotification
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.Reason,
+		arg.ForTools,
 	)
 	return err
 }
