@@ -95,7 +95,9 @@ func forTools(ctx context.Context, tx Tx, m core.NotificationMessage) (bool, err
 
 // alike are those of others that a digest of CDEvents takes up with a message: of things for tools as many as one message is sent as, and
 // the rest waits for the rate of the channel; otherwise those about anything else.
-func alike(ctx context.Context, tx Tx, m core.NotificationMessage, others []core.NotificationMessage) (some []core.NotificationMessage, err error) {
+func alike(
+	ctx context.Context, tx Tx, m core.NotificationMessage, others []core.NotificationMessage,
+) (some []core.NotificationMessage, err error) {
 	tools, err := forTools(ctx, tx, m)
 	if err != nil {
 		return nil, err
