@@ -70,6 +70,9 @@ type PreviewedEnvironment struct {
 	Changes []FileChange `json:"changes"`
 	// Reason is why the changes are unknown; absent if they are known.
 	Reason string `json:"reason,omitempty"`
+	// FromLive reports whether the changes are from what is live. Absent if they are from a branch to which authors may have pushed what is not
+	// live: then policies see no size of the change.
+	FromLive bool `json:"from_live,omitempty"`
 	// Compared is what differs between the manifests that run and those that would; absent if they were not compared.
 	Compared *Comparison `json:"compared,omitempty"`
 }

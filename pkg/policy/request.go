@@ -125,7 +125,7 @@ type Request struct {
 	Facts     provenance.Facts `json:"facts,omitzero"`
 	Completed []Environment    `json:"completed,omitempty"`
 	Previous  *Previous        `json:"previous,omitempty"`
-	// Incidents are the names of those that are open and concern the application.
+	// Incidents are the names of those that are open for the application in the environment, or in one of those of a rollout as a whole.
 	Incidents []string `json:"incidents,omitempty"`
 	// RolloutsLastDay counts those of the application.
 	RolloutsLastDay int       `json:"rollouts_last_day"`

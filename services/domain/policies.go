@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -73,35 +75,47 @@ func (s *service) driverRefs() []string {
 	return refs
 }
 
-// policySetsInterval is how often policy sets are announced again although nothing has changed, and policySetsRetry how soon that is
-// attempted again after a failure.
+// policySetsInterval is how often policy sets are announced again although nothing has changed. What has failed is attempted again after
+// policySetsRetry, and then after twice as long each time, up to policySetsRetryMost.
 const (
-	policySetsInterval = 6 * time.Hour
-	policySetsRetry    = 5 * time.Second
+	policySetsInterval  = 6 * time.Hour
+	policySetsRetry     = 5 * time.Second
+	policySetsRetryMost = 10 * time.Minute
 )
 
-// keepPolicies has what policies have stopped evaluated again, by the sets of the installation that this process has read, and then
-// announces the sets of organizations to the engine, at once and from time to time, until ctx ends.
+// keepPolicies has what policies have stopped evaluated again when the sets of the installation have changed, and announces the sets of
+// organizations to the engine, at once and from time to time, until ctx ends. One process does that for all.
 func (s *service) keepPolicies(ctx context.Context) error {
-	for ctx.Err() == nil {
-		err := s.policies.ReviewInstallation(ctx)
-		if err == nil {
-			break
-		}
-		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "evaluating again what policies have stopped failed; will retry", telemetry.KeyError, err)
-			s.pause(ctx, policySetsRetry)
-		}
-	}
 	return pg.AsLeader(ctx, s.pool, "policy sets", clock.System(), func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			next := policySetsInterval
-			if err := s.policies.AnnounceAgain(ctx); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "announcing policy sets failed; will retry", telemetry.KeyError, err)
-				next = policySetsRetry
+		keep := func(what string, do func(ctx context.Context, only []int64) ([]int64, error)) func() {
+			return func() {
+				for ctx.Err() == nil {
+					s.attempt(ctx, what, s.pause, do)
+					s.pause(ctx, policySetsInterval)
+				}
 			}
-			s.pause(ctx, next)
 		}
+		var both sync.WaitGroup // what fails in one does not hold up the other
+		both.Go(keep("evaluating again what policies have stopped", s.policies.ReviewInstallation))
+		both.Go(keep("announcing policy sets", s.policies.AnnounceAgain))
+		both.Wait()
 		return nil
 	})
+}
+
+// attempt does something in all organizations, and again in those in which that failed, until it has succeeded in all of them. It gives up
+// after the interval: then all are due again.
+func (s *service) attempt(
+	ctx context.Context, what string, pause func(ctx context.Context, d time.Duration), do func(ctx context.Context, only []int64) ([]int64, error),
+) {
+	var left []int64 // all of them
+	for wait, waited := policySetsRetry, time.Duration(0); ctx.Err() == nil && waited < policySetsInterval; wait = min(2*wait, policySetsRetryMost) {
+		failed, err := do(ctx, left)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		s.log.WarnContext(ctx, what+" failed; will retry", slog.Int("organizations", len(failed)), telemetry.KeyError, err)
+		left, waited = failed, waited+wait
+		pause(ctx, wait)
+	}
 }

@@ -1,10 +1,14 @@
 package domain
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +23,7 @@ import (
 )
 
 // D51: the policies of the installation are read when a service starts, and what they have stopped is evaluated again then, not minutes
-// later.
+// later; once, and not by processes that have the same ones.
 func TestChangedPoliciesOfTheInstallationOpenWhatTheyHaveStoppedAtTheStart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "base.cedar")
@@ -41,9 +45,72 @@ func TestChangedPoliciesOfTheInstallationOpenWhatTheyHaveStoppedAtTheStart(t *te
 	restarted.service, err = assemble(pgtest.As(t, w.db, role), noBus{}, drivers, nil, w.now, c, log)
 	w.ok(err)
 	w.want(restarted.review(), 0) // nothing is due by time
-	w.ok(restarted.policies.ReviewInstallation(t.Context()))
+	w.again(restarted.policies.ReviewInstallation)
 	w.want(restarted.review(), 1)
 	w.want(w.granted(), []string{"staging", "production"})
+
+	const stopped = `INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES ($1, $2, 'zoo', 'policy', 0)`
+	_, err = w.pool.Exec(t.Context(), stopped, org, r.ID)
+	w.ok(err)
+	w.again(restarted.policies.ReviewInstallation) // as another replica would, or the same after a restart
+	w.want(w.countOf(`SELECT count(*) FROM cd_passage_stops WHERE gate_id = 'zoo'`), 1)
+	w.again(w.policies.ReviewInstallation) // by other sets
+	w.want(w.countOf(`SELECT count(*) FROM cd_passage_stops WHERE gate_id = 'zoo'`), 0)
+}
+
+// again does in all organizations what a service does from time to time.
+func (w winter) again(do func(ctx context.Context, only []int64) ([]int64, error)) {
+	w.t.Helper()
+	failed, err := do(w.t.Context(), nil)
+	w.ok(err)
+	w.want(failed, []int64(nil))
+}
+
+// D51: what fails in one organization is attempted again there and nowhere else, later each time, and not forever.
+func TestOnlyWhatHasFailedIsAttemptedAgain(t *testing.T) {
+	t.Parallel()
+	s := &service{log: slog.New(slog.DiscardHandler)}
+	var of [][]int64
+	var waits []time.Duration
+	pause := func(_ context.Context, d time.Duration) { waits = append(waits, d) }
+	s.attempt(t.Context(), "it", pause, func(_ context.Context, only []int64) ([]int64, error) {
+		if of = append(of, only); len(of) == 4 {
+			return nil, nil
+		}
+		return []int64{7}, errors.New("out of order")
+	})
+	if want := [][]int64{nil, {7}, {7}, {7}}; !reflect.DeepEqual(of, want) {
+		t.Errorf("found attempts in %v; want %v", of, want)
+	}
+	if want := []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second}; !slices.Equal(waits, want) {
+		t.Errorf("found pauses of %v; want %v", waits, want)
+	}
+	waits = nil
+	s.attempt(t.Context(), "it", pause, func(context.Context, []int64) ([]int64, error) { return []int64{7}, errors.New("out of order") })
+	if many := len(waits); many < 30 || many > 60 || waits[many-1] != 10*time.Minute {
+		t.Errorf("found %d attempts, the last pause %v; want that it ends within hours, every 10 minutes", many, waits[many-1])
+	}
+}
+
+// D51: one organization that fails does not keep the sets of the others from being announced, and is named.
+func TestPolicySetsOfOthersAreAnnouncedWhereOneOrganizationFails(t *testing.T) {
+	t.Parallel()
+	w := frozen(t)
+	w.put(policy.NewPolicySet{Name: "calls", Text: `@id("all") permit (principal, action == Action::"function.call", resource);`})
+	_, err := w.pool.Exec(t.Context(), `DELETE FROM outbox`)
+	w.ok(err)
+	failed, err := w.policies.AnnounceAgain(t.Context(), []int64{404, org})
+	if err != nil || failed != nil { // an organization that does not exist has no sets
+		t.Errorf("found %v, %v; want that it works", failed, err)
+	}
+	w.want(w.countOf(`SELECT count(*) FROM outbox`), 1)
+	_, err = w.pool.Exec(t.Context(), `ALTER TABLE outbox ADD CONSTRAINT broken CHECK (false) NOT VALID`)
+	w.ok(err)
+	failed, err = w.policies.AnnounceAgain(t.Context(), nil)
+	w.want(failed, []int64{org})
+	if err == nil {
+		t.Error("found no error; want one")
+	}
 }
 
 // D51: what the engine decides by is sent again from time to time, with the labels of groups: it may have lost it.
@@ -57,7 +124,7 @@ func TestPolicySetsAreAnnouncedAgain(t *testing.T) {
 	w.put(policy.NewPolicySet{Name: "former", Text: allowed})
 	_, err := w.pool.Exec(t.Context(), `DELETE FROM outbox`)
 	w.ok(err)
-	w.ok(w.policies.AnnounceAgain(t.Context()))
+	w.again(w.policies.AnnounceAgain)
 	rows, err := w.pool.Query(t.Context(), `SELECT (event->'data'->>'name') || ' ' || (event->'data'->>'version') || ' ' ||
 		(event->'data'->>'text' <> '') || ' ' || COALESCE(event->'data'->>'application_labels', '') FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
 		event.TypePolicySetChanged)
@@ -72,41 +139,48 @@ func TestPolicySetsAreAnnouncedAgain(t *testing.T) {
 	w.want(sent, []string{`critical 1 true {"tier":"critical"}`, "former 2 false "})
 }
 
-// D51: policies see the incidents that are open for an application, also outside of what their freezes stop, and what they have stopped is
-// evaluated again when an incident is closed, or opens.
+// D51: policies see the incidents that are open where a rollout goes: those of freezes that cover its application in the environment that is
+// entered, or in one of those of a rollout as a whole. What they have stopped is evaluated again when an incident is closed, or opens.
 func TestPoliciesSeeOpenIncidents(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)
 	w.put(policy.NewPolicySet{Text: allowed + `
 @id("calm") @message("an incident is open")
-forbid (principal, action == Action::"environment.enter", resource == Environment::"staging") when { !context.incidents.isEmpty() };
+forbid (principal, action == Action::"environment.enter", resource) when { !context.incidents.isEmpty() };
 @id("not-in-9") @message("nothing new in INC-9")
 forbid (principal, action == Action::"rollout.create", resource) when { context.incidents.contains("INC-9") };`})
 	other := w.fixture.application("other", "web")
-	w.freeze(freeze.NewFreeze{Incident: "INC-1", ApplicationIDs: []int64{other.ID}, Tiers: []core.Tier{core.TierProduction}}) // of another one
-	w.freeze(freeze.NewFreeze{Tiers: []core.Tier{core.TierProduction}})                                                       // for no incident
-	later := freeze.NewFreeze{Incident: "INC-2", Tiers: []core.Tier{core.TierProduction}, StartsAt: w.now.Now().Add(time.Hour)}
-	w.freeze(later)
-	nine := w.freeze(freeze.NewFreeze{Incident: "INC-9", Tiers: []core.Tier{core.TierProduction}})
+	production := []core.Tier{core.TierProduction}
+	w.freeze(freeze.NewFreeze{Incident: "INC-1", ApplicationIDs: []int64{other.ID}, Tiers: production})                // of another one
+	w.freeze(freeze.NewFreeze{Tiers: production, ApplicationIDs: []int64{other.ID}})                                   // for no incident
+	w.freeze(freeze.NewFreeze{Incident: "INC-2", Tiers: production, StartsAt: w.now.Now().Add(time.Hour)})             // later
+	w.freeze(freeze.NewFreeze{Incident: "INC-9", Tiers: []core.Tier{core.TierDevelopment}})                            // it goes nowhere there
+	w.freeze(freeze.NewFreeze{Incident: "INC-9", Tiers: production, EnvironmentIDs: []int64{w.staging.ID}})            // neither
+	nine := w.freeze(freeze.NewFreeze{Incident: "INC-9", EnvironmentIDs: []int64{w.production.ID}, Tiers: production}) // it does
 	_, err := w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID})
 	w.refused(err, "nothing new in INC-9")
 	_, err = w.freezes.EndFreeze(t.Context(), user(), nine.ID, "mended")
 	w.ok(err)
 	r := w.rollout(w.set)
-	ten := w.freeze(freeze.NewFreeze{Incident: "INC-10", Tiers: []core.Tier{core.TierProduction}})
+	ten := w.freeze(freeze.NewFreeze{Incident: "INC-10", Tiers: production})
 	w.enter(r, "staging", "staging")
-	w.want(w.granted(), []string{})
+	w.want(w.granted(), []string{"staging"}) // the incident is not there
+	w.enter(r, "production", "production")
+	w.want(w.granted(), []string{"staging"})
 	if waits := w.waits(r, "policy"); len(waits) != 1 || !strings.Contains(waits[0], "an incident is open") {
 		t.Errorf("found %v; want that the incident stops it", waits)
 	}
 	_, err = w.freezes.EndFreeze(t.Context(), user(), ten.ID, "mended")
 	w.ok(err)
 	w.want(w.review(), 1)
-	w.want(w.granted(), []string{"staging"})
+	w.want(w.granted(), []string{"staging", "production"})
 	decided, err := w.policies.PolicyDecisionsByRollout(t.Context(), org, []int64{r.ID})
 	w.ok(err)
-	all := decided[r.ID]
-	w.want([][]string{all[0].Request.Incidents, all[1].Request.Incidents}, [][]string{nil, {"INC-10"}})
+	var seen [][]string
+	for _, d := range decided[r.ID] {
+		seen = append(seen, d.Request.Incidents)
+	}
+	w.want(seen[:3], [][]string{nil, {"INC-10"}, nil})
 	for _, wrong := range []string{strings.Repeat("x", 101), "two\nlines", " 9"} {
 		_, err := w.freezes.StartFreeze(t.Context(), user(), freeze.NewFreeze{Incident: wrong, Reason: "why", EndsAt: w.now.Now().Add(time.Hour)})
 		if !fault.Is(err, fault.Invalid) {
@@ -115,63 +189,22 @@ forbid (principal, action == Action::"rollout.create", resource) when { context.
 	}
 }
 
-// D51: policies see how large a change is where that is known: at the entrance by the latest preview that no rollout has outdated, and at a
-// weight by what was committed. Where it is not known it is absent, and a policy that requires it denies.
-func TestPoliciesSeeTheSizeOfAChange(t *testing.T) {
+// D49, D51: who may freeze in development only opens no incident elsewhere.
+func TestAnIncidentIsOpenOnlyWhereItsAuthorMayFreeze(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)
-	w.put(policy.NewPolicySet{Text: allowed + `@id("small") @message("at most two lines of one file")
-forbid (principal, action in [Action::"environment.enter", Action::"gate.pass"], resource == Environment::"production")
-unless { context has change && context.change has lines && context.change has files && context.change.lines <= 2 && context.change.files == 1 };`})
-	r := w.rollout(w.set)
-	w.enter(r, "staging")
-	w.enter(r, "production", "production")
-	size := func() string {
-		t.Helper()
-		all, err := w.policies.PolicyDecisionsByRollout(t.Context(), org, []int64{r.ID})
-		w.ok(err)
-		c := all[r.ID][0].Request.Change
-		text := all[r.ID][0].GateID
-		if c.Files != nil {
-			text += fmt.Sprintf(" %d files", *c.Files)
-		}
-		if c.Lines != nil {
-			text += fmt.Sprintf(" %d lines", *c.Lines)
-		}
-		return text
+	w.put(policy.NewPolicySet{Text: allowed + `
+@id("calm") @message("an incident is open")
+forbid (principal, action == Action::"rollout.create", resource) when { !context.incidents.isEmpty() };`})
+	limited := core.Actor{Organization: org, Type: core.PrincipalUser, ID: user().ID, Permissions: core.PermissionsOf(core.MayRead)}
+	limited.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayFreeze), Tiers: []core.Tier{core.TierDevelopment}}}
+	n := freeze.NewFreeze{Tiers: []core.Tier{core.TierProduction}, Incident: "X", Reason: "why", EndsAt: w.now.Now().Add(time.Hour)}
+	if _, err := w.freezes.StartFreeze(t.Context(), limited, n); !fault.Is(err, fault.Denied) {
+		t.Errorf("found %v; want it denied", err)
 	}
-	w.want(size(), "production")
-	diff := func(lines string) event.FileChange {
-		return event.FileChange{Path: "production/api.yaml", Diff: "--- a/production/api.yaml\n+++ b/production/api.yaml\n@@ -1,3 +1,3 @@\n" + lines}
-	}
-	look := func(changes ...event.FileChange) {
-		t.Helper()
-		p := w.preview(rollout.NewPreview{VersionSetID: w.set.ID})
-		w.report(event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{{EnvironmentID: w.production.ID, Changes: changes}}})
-		w.now.Advance(5 * time.Minute)
-		w.review()
-	}
-	cut := diff(" name: api\n-image: 1\n+image: 2\n")
-	cut.Truncated = true
-	look(cut) // how many lines it has is not known
-	w.want(w.granted(), []string{"staging"})
-	look(diff("--- a comment\n-image: 1\n+image: 2\n"))
-	w.want(w.granted(), []string{"staging"})
-	look(diff(" name: api\n-image: 1\n+image: 2\n"), diff("-image: 1\n+image: 2\n")) // the same file for two services
-	w.want(size(), "production 1 files 2 lines")
-	w.want(w.granted(), []string{"staging", "production"})
-
-	stop := w.stops(r)[1]
-	w.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: stop.EnvironmentID})
-	other := diff("+a: 1\n")
-	other.Path = "production/web.yaml"
-	for i, d := range w.deployments(stop) {
-		w.report(event.DeploymentStarted{DeploymentID: d.ID})
-		w.report(event.DeploymentCommitted{
-			DeploymentID: d.ID, CommitSHA: shaOf(7), ManifestDigest: digestOf(1), Parameters: []byte(`{}`),
-			Changes: [][]event.FileChange{{diff("-image: 1\n+image: 2\n")}, {other}}[i],
-		})
-	}
-	w.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "production/25", EnvironmentID: w.production.ID})
-	w.want(size(), "production/25 2 files 3 lines")
+	n.Tiers = []core.Tier{core.TierDevelopment}
+	_, err := w.freezes.StartFreeze(t.Context(), limited, n)
+	w.ok(err)
+	_, err = w.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: w.set.ID})
+	w.ok(err)
 }

@@ -36,6 +36,8 @@ type PreviewedEnvironment struct {
 	Changes       []FileChange `json:"changes"`
 	// Reason is why that cannot be found out; then there are no changes.
 	Reason string `json:"reason,omitempty"`
+	// FromLive reports whether the changes are from what is live, not from a branch to which authors may have pushed since.
+	FromLive bool `json:"from_live,omitempty"`
 	// Compared is what differs between the manifests that run and those that would; nil if they were not compared.
 	Compared *Comparison `json:"compared,omitempty"`
 }
@@ -58,15 +60,17 @@ type FileChange struct {
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
-// SizeOf is how many files some changes concern, each path once, and how many lines are added or removed; nil where a diff was cut.
+// SizeOf is how many files some changes concern, and how many lines are added or removed; nil where a diff was cut. A change that is listed
+// twice, as that of a file of two services, counts once.
 func SizeOf(changes []FileChange) (files, lines *int) {
-	seen := map[string]bool{}
+	paths, seen := map[string]bool{}, map[FileChange]bool{}
 	total, known := 0, true
 	for _, c := range changes {
-		if seen[c.Path] {
+		known = known && !c.Truncated
+		if seen[c] {
 			continue
 		}
-		seen[c.Path], known = true, known && !c.Truncated
+		paths[c.Path], seen[c] = true, true
 		inside := false // before the first hunk there are the names of the files
 		for line := range strings.Lines(c.Diff) {
 			switch {
@@ -77,7 +81,7 @@ func SizeOf(changes []FileChange) (files, lines *int) {
 			}
 		}
 	}
-	count := len(seen)
+	count := len(paths)
 	if known {
 		lines = &total
 	}

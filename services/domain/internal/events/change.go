@@ -73,7 +73,8 @@ func ofRollouts() map[string]reader {
 			m := rollout.Previewed{PreviewID: d.PreviewID}
 			for _, e := range d.Environments {
 				m.Environments = append(m.Environments, core.PreviewedEnvironment{
-					EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason, Compared: compared(e.Compared),
+					EnvironmentID: e.EnvironmentID, Changes: changes(e.Changes), Reason: e.Reason, FromLive: e.FromLive,
+					Compared: compared(e.Compared),
 				})
 			}
 			return m

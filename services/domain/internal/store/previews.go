@@ -39,7 +39,7 @@ func (t *tx) LatestPreview(ctx context.Context, r core.Rollout) (core.Preview, b
 	if err != nil || len(rows) == 0 {
 		return core.Preview{}, false, pg.Classify(err, "read the latest preview of version set %d", r.VersionSetID)
 	}
-	return preview(rows[0]), true, nil
+	return preview(rows[0].RolloutPreview), !rows[0].Outdated, nil
 }
 
 // PreviewsByID implements view.Reads.

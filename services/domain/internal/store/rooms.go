@@ -92,6 +92,20 @@ func (s *Store) OrganizationsStoppedBy(ctx context.Context, kind core.StopKind) 
 	return ids, pg.Classify(err, "find organizations whose passages are stopped by %s", kind)
 }
 
+// PoliciesReviewed implements policy.Store.
+func (s *Store) PoliciesReviewed(ctx context.Context) (string, error) {
+	digests, err := query.New(s.deps.Pool).PoliciesReviewed(ctx)
+	if err != nil || len(digests) == 0 {
+		return "", pg.Classify(err, "read which policies of the installation everything was evaluated by")
+	}
+	return digests[0], nil
+}
+
+// SavePoliciesReviewed implements policy.Store.
+func (s *Store) SavePoliciesReviewed(ctx context.Context, digest string) error {
+	return pg.Classify(query.New(s.deps.Pool).SavePoliciesReviewed(ctx, digest), "keep which policies of the installation everything was evaluated by")
+}
+
 // ForOrigin is the store as package origin sees it.
 func (s *Store) ForOrigin() origin.Store {
 	return room[origin.Tx]{s, func(t *tx) origin.Tx { return t }}

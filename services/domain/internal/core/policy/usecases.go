@@ -28,6 +28,9 @@ type Store interface {
 	OrganizationsWithPolicySets(ctx context.Context, behind int64, most int) ([]int64, error)
 	// OrganizationsStoppedBy are those in which passages are stopped by a kind of control.
 	OrganizationsStoppedBy(ctx context.Context, kind core.StopKind) ([]int64, error)
+	// PoliciesReviewed is the digest of the sets of the installation by which everything was evaluated again last; empty before the first time.
+	PoliciesReviewed(ctx context.Context) (string, error)
+	SavePoliciesReviewed(ctx context.Context, digest string) error
 }
 
 // Reads are what is looked up, also outside of transactions of changes.

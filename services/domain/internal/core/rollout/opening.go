@@ -352,7 +352,7 @@ func (u *UseCases) passageRequest(ctx context.Context, p passages, gate string, 
 		r.Rollback = ran[point.EnvironmentID]
 	}
 	r.Approvals = p.approvals(gate)
-	return r, describeSet(ctx, p.tx, p.cause, p.rollout.ApplicationID, p.rollout.VersionSetID, 0, &r)
+	return r, describeSet(ctx, p.tx, p.cause, p.rollout.ApplicationID, p.rollout.VersionSetID, []int64{point.EnvironmentID}, 0, &r)
 }
 
 // approvals are those that a passage has so far.
@@ -382,9 +382,9 @@ func (p passages) approvals(gate string) policy.Approvals {
 // maxCounted is how many rollouts of the last day are counted for policies.
 const maxCounted = 100
 
-// describeSet adds what would be deployed to a request, the application, and how often it was deployed: more are rollouts that do not
-// exist yet.
-func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, more int, r *policy.Request) error {
+// describeSet adds what would be deployed to a request, the application, the incidents that are open for it in some environments, and how
+// often it was deployed: more are rollouts that do not exist yet.
+func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, environments []int64, more int, r *policy.Request) error {
 	applications, err := tx.ApplicationsByID(ctx, c.Organization, []int64{application})
 	if err != nil {
 		return err
@@ -393,7 +393,7 @@ func describeSet(ctx context.Context, tx Tx, c cause, application, set int64, mo
 	if err := describeRecord(ctx, tx, c.Organization, application, set, r); err != nil {
 		return err
 	}
-	if r.Incidents, err = tx.OpenIncidents(ctx, application, c.at); err != nil {
+	if r.Incidents, err = tx.OpenIncidents(ctx, application, environments, c.at); err != nil {
 		return err
 	}
 	sets, err := tx.VersionSetsByID(ctx, c.Organization, []int64{set})
@@ -575,7 +575,7 @@ func (u *UseCases) judgePlan(
 	for _, s := range p.stops {
 		r.Environments = append(r.Environments, places[s.environment.ID])
 	}
-	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, more, &r); err != nil {
+	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, p.stopIDs(), more, &r); err != nil {
 		return policy.Decision{}, r, err
 	}
 	r = r.Short(textsOf(concerning)...)

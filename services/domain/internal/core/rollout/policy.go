@@ -168,7 +168,7 @@ func (t *tree) ownRequest(ctx context.Context, action policy.Action) (policy.Req
 			r.Completed = append(r.Completed, e)
 		}
 	}
-	return r, names, describeSet(ctx, t.tx, t.cause, t.rollout.ApplicationID, t.rollout.VersionSetID, 0, &r)
+	return r, names, describeSet(ctx, t.tx, t.cause, t.rollout.ApplicationID, t.rollout.VersionSetID, t.environmentIDs(), 0, &r)
 }
 
 // environmentIDs are the environments of a rollout.
@@ -265,35 +265,17 @@ func asksOfSize(all []core.ConcerningPolicy) bool {
 	})
 }
 
-// measure adds to a change how large it is in an environment: what the rollout has committed there, or else what the latest preview of its
-// version set has found, if no other rollout of the application has begun since. Nothing is added where neither is known.
+// measure adds to a change how large it is in an environment, by the latest preview of the version set, if that is not outdated. Only sizes
+// count that a driver has found from what is live: those from a branch do not have what authors have pushed. Nothing is added where that is
+// not known, so at weights, where something has been committed since.
 func (p passages) measure(ctx context.Context, b *branch, change *policy.Change) error {
-	ids := make([]int64, len(b.deployments))
-	for i, d := range b.deployments {
-		ids[i] = d.ID
-	}
-	committed, err := p.tx.SnapshotsByDeployment(ctx, p.cause.Organization, ids)
-	if err != nil {
-		return err
-	}
-	if len(committed) > 0 {
-		var all []core.FileChange
-		for _, id := range ids {
-			if len(committed[id].Changes) == 0 { // it has not committed yet, or its driver does not report that
-				return nil
-			}
-			all = append(all, committed[id].Changes...)
-		}
-		change.Files, change.Lines = core.SizeOf(all)
-		return nil
-	}
 	preview, found, err := p.tx.LatestPreview(ctx, p.rollout)
-	if err != nil || !found {
+	if err != nil || !found || preview.State != core.PreviewMade {
 		return err
 	}
 	for _, e := range preview.Environments {
 		// Without changes it is not known whether there are none, or they could not be listed.
-		if e.EnvironmentID == b.EnvironmentID && e.Reason == "" && len(e.Changes) > 0 {
+		if e.EnvironmentID == b.EnvironmentID && e.FromLive && e.Reason == "" && len(e.Changes) > 0 {
 			change.Files, change.Lines = core.SizeOf(e.Changes)
 		}
 	}
@@ -379,6 +361,9 @@ func (u *UseCases) mayBypass(ctx context.Context, p passages, a core.Actor, gate
 		names[point.EnvironmentID] = place.Name
 	}
 	r.Environments, r.Completed = nil, nil
+	if r.Incidents, err = p.tx.OpenIncidents(ctx, p.rollout.ApplicationID, []int64{point.EnvironmentID}, p.cause.at); err != nil {
+		return err
+	}
 	if a.Groups, err = p.tx.MemberGroups(ctx, a.ID); err != nil {
 		return err
 	}

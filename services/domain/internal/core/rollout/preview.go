@@ -404,7 +404,7 @@ func (u *UseCases) policiesAt(
 	if i > 0 {
 		r.Previous = &policy.Previous{Environment: named(p.stops[i-1])}
 	}
-	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, 1, &r); err != nil {
+	if err := describeSet(ctx, tx, c, p.application.ID, p.versionSet.ID, []int64{p.stops[i].environment.ID}, 1, &r); err != nil {
 		return nil, err
 	}
 	d := u.policies.Decide(concerning, p.stops[i].environment.ID, r.Short(textsOf(concerning)...))

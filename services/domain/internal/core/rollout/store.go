@@ -53,11 +53,12 @@ type PolicyTx interface {
 	// or degraded last, and empty where none has.
 	PolicyPlaces(ctx context.Context, rollout int64, environments []int64) (map[int64]core.PolicyPlace, error)
 	LastFailureIn(ctx context.Context, rolloutEnvironment int64) (string, error)
-	// LatestPreview is the latest of the version set of a rollout that lists changes of files, and was asked for after every other rollout of the application
-	// was created; false for none.
+	// LatestPreview is the latest of the version set of a rollout, in whatever state; false for none, and where something was committed for
+	// the application since it was asked for, or another rollout of the application was not at its end.
 	LatestPreview(ctx context.Context, r core.Rollout) (core.Preview, bool, error)
-	// OpenIncidents are the names of the incidents that are open at an instant and concern an application, in whatever environment.
-	OpenIncidents(ctx context.Context, application int64, at time.Time) ([]string, error)
+	// OpenIncidents are the names of the incidents that are open at an instant, by freezes that cover an application in one of some
+	// environments.
+	OpenIncidents(ctx context.Context, application int64, environments []int64, at time.Time) ([]string, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
 	// MemberGroups are the names of a member's groups.

@@ -267,8 +267,10 @@ func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int
 }
 
 // OpenIncidents implements rollout.PolicyTx.
-func (w Writes) OpenIncidents(ctx context.Context, application int64, at time.Time) ([]string, error) {
-	open, err := w.Q.OpenIncidents(ctx, w.Entered, at, application)
+func (w Writes) OpenIncidents(ctx context.Context, application int64, environments []int64, at time.Time) ([]string, error) {
+	open, err := w.Q.OpenIncidents(ctx, query.OpenIncidentsParams{
+		OrganizationID: w.Entered, At: at, ApplicationID: application, Environments: environments,
+	})
 	return open, pg.Classify(err, "read open incidents")
 }
 

@@ -17,10 +17,14 @@ UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AN
 SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id;
 
 -- name: OpenIncidents :many
--- Those whose freezes are in force and concern an application, in whatever environment.
-SELECT DISTINCT incident FROM cd_freezes
-WHERE organization_id = @organization_id AND ended_at IS NULL AND starts_at <= @at AND ends_at > @at AND incident <> ''
-  AND (cardinality(application_ids) = 0 OR @application_id::bigint = ANY(application_ids)) ORDER BY incident;
+-- Those whose freezes are in force and cover an application in one of some environments.
+SELECT DISTINCT f.incident FROM cd_freezes f
+WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.starts_at <= @at AND f.ends_at > @at AND f.incident <> ''
+  AND (cardinality(f.application_ids) = 0 OR @application_id::bigint = ANY(f.application_ids))
+  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 OR EXISTS (
+    SELECT FROM cd_environments e WHERE e.organization_id = @organization_id AND e.id = ANY(@environments::bigint[])
+      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))))
+ORDER BY f.incident;
 
 -- name: HoldFreezes :many
 -- Kept from ending before the transaction does, so that its end sees what it has stopped.

@@ -155,3 +155,10 @@ SELECT organization_id::bigint FROM cd_organizations_with_policy_sets(@behind, @
 -- name: OrganizationsStoppedBy :many
 -- Across organizations, on purpose: the policies of the installation concern all of them.
 SELECT organization_id::bigint FROM cd_organizations_stopped_by(@kind) AS organization_id;
+
+-- name: PoliciesReviewed :many
+-- The digest of the installation's sets by which everything was evaluated again last; none before the first time.
+SELECT digest FROM policy_reviews;
+
+-- name: SavePoliciesReviewed :exec
+INSERT INTO policy_reviews (digest) VALUES (@digest) ON CONFLICT (one) DO UPDATE SET digest = excluded.digest;

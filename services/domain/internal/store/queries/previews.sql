@@ -15,12 +15,21 @@ WHERE organization_id = @organization_id AND id = @id AND state <> 'made';
 UPDATE cd_rollout_previews SET workflow_ref = @workflow_ref WHERE organization_id = @organization_id AND id = @id;
 
 -- name: LatestPreview :many
--- The latest of the version set of a rollout that lists changes of files, asked for after every other rollout of the application was created.
-SELECT * FROM cd_rollout_previews p
-WHERE p.organization_id = @organization_id AND p.application_id = @application_id AND p.version_set_id = @version_set_id AND p.state = 'made'
-  AND jsonb_path_exists(p.environments, '$[*].changes[*]')
-  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id
-    AND r.id <> @rollout_id AND r.created_at >= p.created_at)
+-- The latest of the version set of a rollout, whatever it lists; outdated if the application has changed since it was asked for: something
+-- was committed for it, or another rollout was not at its end. Rollouts of an application take turns, so only the latest can have done that.
+-- Every time here is the database's: a row of the journal is never updated.
+SELECT sqlc.embed(p), EXISTS (
+    SELECT FROM cd_rollouts l WHERE l.organization_id = @organization_id AND l.id IN (
+        SELECT r.id FROM cd_rollouts r WHERE r.organization_id = @organization_id AND r.application_id = @application_id ORDER BY r.id DESC LIMIT 20)
+    AND (l.id <> @rollout_id AND EXISTS (SELECT FROM cd_rollout_transitions t
+            WHERE t.organization_id = @organization_id AND t.rollout_id = l.id AND t.updated_at >= p.created_at)
+       OR EXISTS (SELECT FROM cd_rollout_environments e
+            JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+            JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id AND s.created_at >= p.created_at
+            WHERE e.organization_id = @organization_id AND e.rollout_id = l.id))
+)::boolean AS outdated
+FROM cd_rollout_previews p
+WHERE p.organization_id = @organization_id AND p.application_id = @application_id AND p.version_set_id = @version_set_id
 ORDER BY p.id DESC LIMIT 1;
 
 -- name: PreviewsByID :many

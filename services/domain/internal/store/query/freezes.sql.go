@@ -627,14 +627,30 @@ func (q *Queries) LockVeto(ctx context.Context, organizationID int64, iD int64) 
 }
 
 const openIncidents = `-- name: OpenIncidents :many
-SELECT DISTINCT incident FROM cd_freezes
-WHERE organization_id = $1 AND ended_at IS NULL AND starts_at <= $2 AND ends_at > $2 AND incident <> ''
-  AND (cardinality(application_ids) = 0 OR $3::bigint = ANY(application_ids)) ORDER BY incident
+SELECT DISTINCT f.incident FROM cd_freezes f
+WHERE f.organization_id = $1 AND f.ended_at IS NULL AND f.starts_at <= $2 AND f.ends_at > $2 AND f.incident <> ''
+  AND (cardinality(f.application_ids) = 0 OR $3::bigint = ANY(f.application_ids))
+  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 OR EXISTS (
+    SELECT FROM cd_environments e WHERE e.organization_id = $1 AND e.id = ANY($4::bigint[])
+      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))))
+ORDER BY f.incident
 `
 
-// Those whose freezes are in force and concern an application, in whatever environment.
-func (q *Queries) OpenIncidents(ctx context.Context, organizationID int64, at time.Time, applicationID int64) ([]string, error) {
-	rows, err := q.db.Query(ctx, openIncidents, organizationID, at, applicationID)
+type OpenIncidentsParams struct {
+	OrganizationID int64
+	At             time.Time
+	ApplicationID  int64
+	Environments   []int64
+}
+
+// Those whose freezes are in force and cover an application in one of some environments.
+func (q *Queries) OpenIncidents(ctx context.Context, arg OpenIncidentsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, openIncidents,
+		arg.OrganizationID,
+		arg.At,
+		arg.ApplicationID,
+		arg.Environments,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -1508,6 +1508,14 @@ type PolicyDecision struct {
 	UpdatedAt time.Time
 }
 
+// The digest of the policy sets of the installation by which all organizations were evaluated again last, and nothing that belongs to them.
+type PolicyReview struct {
+	One       bool
+	Digest    string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Named sets of policies, each of the organization, of the applications with some labels, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.
 type PolicySet struct {
 	OrganizationID int64

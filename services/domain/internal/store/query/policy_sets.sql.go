@@ -560,6 +560,31 @@ func (q *Queries) PoliciesConcerning(ctx context.Context, rolloutID int64, organ
 	return items, nil
 }
 
+const policiesReviewed = `-- name: PoliciesReviewed :many
+SELECT digest FROM policy_reviews
+`
+
+// The digest of the installation's sets by which everything was evaluated again last; none before the first time.
+func (q *Queries) PoliciesReviewed(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, policiesReviewed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return nil, err
+		}
+		items = append(items, digest)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const policiesThatMention = `-- name: PoliciesThatMention :many
 SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
@@ -961,6 +986,15 @@ UPDATE cd_policy_sets SET version = $1 WHERE organization_id = $2 AND id = $3
 
 func (q *Queries) RaisePolicySet(ctx context.Context, version int32, organizationID int64, iD int64) error {
 	_, err := q.db.Exec(ctx, raisePolicySet, version, organizationID, iD)
+	return err
+}
+
+const savePoliciesReviewed = `-- name: SavePoliciesReviewed :exec
+INSERT INTO policy_reviews (digest) VALUES ($1) ON CONFLICT (one) DO UPDATE SET digest = excluded.digest
+`
+
+func (q *Queries) SavePoliciesReviewed(ctx context.Context, digest string) error {
+	_, err := q.db.Exec(ctx, savePoliciesReviewed, digest)
 	return err
 }
 

@@ -46,47 +46,62 @@ func (q *Queries) InsertPreview(ctx context.Context, organizationID int64, appli
 }
 
 const latestPreview = `-- name: LatestPreview :many
-SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at FROM cd_rollout_previews p
-WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $3 AND p.state = 'made'
-  AND jsonb_path_exists(p.environments, '$[*].changes[*]')
-  AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $2
-    AND r.id <> $4 AND r.created_at >= p.created_at)
+SELECT p.id, p.organization_id, p.application_id, p.version_set_id, p.state, p.reason, p.environments, p.workflow_ref, p.created_at, p.updated_at, EXISTS (
+    SELECT FROM cd_rollouts l WHERE l.organization_id = $1 AND l.id IN (
+        SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $2 ORDER BY r.id DESC LIMIT 20)
+    AND (l.id <> $3 AND EXISTS (SELECT FROM cd_rollout_transitions t
+            WHERE t.organization_id = $1 AND t.rollout_id = l.id AND t.updated_at >= p.created_at)
+       OR EXISTS (SELECT FROM cd_rollout_environments e
+            JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+            JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id AND s.created_at >= p.created_at
+            WHERE e.organization_id = $1 AND e.rollout_id = l.id))
+)::boolean AS outdated
+FROM cd_rollout_previews p
+WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $4
 ORDER BY p.id DESC LIMIT 1
 `
 
 type LatestPreviewParams struct {
 	OrganizationID int64
 	ApplicationID  int64
-	VersionSetID   int64
 	RolloutID      int64
+	VersionSetID   int64
 }
 
-// The latest of the version set of a rollout that lists changes of files, asked for after every other rollout of the application was created.
-func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([]RolloutPreview, error) {
+type LatestPreviewRow struct {
+	RolloutPreview RolloutPreview
+	Outdated       bool
+}
+
+// The latest of the version set of a rollout, whatever it lists; outdated if the application has changed since it was asked for: something
+// was committed for it, or another rollout was not at its end. Rollouts of an application take turns, so only the latest can have done that.
+// Every time here is the database's: a row of the journal is never updated.
+func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([]LatestPreviewRow, error) {
 	rows, err := q.db.Query(ctx, latestPreview,
 		arg.OrganizationID,
 		arg.ApplicationID,
-		arg.VersionSetID,
 		arg.RolloutID,
+		arg.VersionSetID,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RolloutPreview
+	var items []LatestPreviewRow
 	for rows.Next() {
-		var i RolloutPreview
+		var i LatestPreviewRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.ApplicationID,
-			&i.VersionSetID,
-			&i.State,
-			&i.Reason,
-			&i.Environments,
-			&i.WorkflowRef,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.RolloutPreview.ID,
+			&i.RolloutPreview.OrganizationID,
+			&i.RolloutPreview.ApplicationID,
+			&i.RolloutPreview.VersionSetID,
+			&i.RolloutPreview.State,
+			&i.RolloutPreview.Reason,
+			&i.RolloutPreview.Environments,
+			&i.RolloutPreview.WorkflowRef,
+			&i.RolloutPreview.CreatedAt,
+			&i.RolloutPreview.UpdatedAt,
+			&i.Outdated,
 		); err != nil {
 			return nil, err
 		}
