@@ -106,10 +106,12 @@ func (s *service) keepPolicies(ctx context.Context) error {
 // attempt does something in all organizations, and again in those in which that failed, until it has succeeded in all of them. It gives up
 // after the interval: then all are due again.
 func (s *service) attempt(
-	ctx context.Context, what string, pause func(ctx context.Context, d time.Duration), do func(ctx context.Context, only []int64) ([]int64, error),
+	ctx context.Context, what string, pause func(ctx context.Context, d time.Duration),
+	do func(ctx context.Context, only []int64) ([]int64, error),
 ) {
 	var left []int64 // all of them
-	for wait, waited := policySetsRetry, time.Duration(0); ctx.Err() == nil && waited < policySetsInterval; wait = min(2*wait, policySetsRetryMost) {
+	wait, waited := policySetsRetry, time.Duration(0)
+	for ctx.Err() == nil && waited < policySetsInterval {
 		failed, err := do(ctx, left)
 		if err == nil || ctx.Err() != nil {
 			return
@@ -117,5 +119,6 @@ func (s *service) attempt(
 		s.log.WarnContext(ctx, what+" failed; will retry", slog.Int("organizations", len(failed)), telemetry.KeyError, err)
 		left, waited = failed, waited+wait
 		pause(ctx, wait)
+		wait = min(2*wait, policySetsRetryMost)
 	}
 }

@@ -3,7 +3,6 @@ package domain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,21 +44,21 @@ func TestChangedPoliciesOfTheInstallationOpenWhatTheyHaveStoppedAtTheStart(t *te
 	restarted.service, err = assemble(pgtest.As(t, w.db, role), noBus{}, drivers, nil, w.now, c, log)
 	w.ok(err)
 	w.want(restarted.review(), 0) // nothing is due by time
-	w.again(restarted.policies.ReviewInstallation)
+	w.throughout(restarted.policies.ReviewInstallation)
 	w.want(restarted.review(), 1)
 	w.want(w.granted(), []string{"staging", "production"})
 
 	const stopped = `INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES ($1, $2, 'zoo', 'policy', 0)`
 	_, err = w.pool.Exec(t.Context(), stopped, org, r.ID)
 	w.ok(err)
-	w.again(restarted.policies.ReviewInstallation) // as another replica would, or the same after a restart
+	w.throughout(restarted.policies.ReviewInstallation) // as another replica would, or the same after a restart
 	w.want(w.countOf(`SELECT count(*) FROM cd_passage_stops WHERE gate_id = 'zoo'`), 1)
-	w.again(w.policies.ReviewInstallation) // by other sets
+	w.throughout(w.policies.ReviewInstallation) // by other sets
 	w.want(w.countOf(`SELECT count(*) FROM cd_passage_stops WHERE gate_id = 'zoo'`), 0)
 }
 
-// again does in all organizations what a service does from time to time.
-func (w winter) again(do func(ctx context.Context, only []int64) ([]int64, error)) {
+// throughout does in all organizations what a service does from time to time.
+func (w winter) throughout(do func(ctx context.Context, only []int64) ([]int64, error)) {
 	w.t.Helper()
 	failed, err := do(w.t.Context(), nil)
 	w.ok(err)
@@ -124,7 +123,7 @@ func TestPolicySetsAreAnnouncedAgain(t *testing.T) {
 	w.put(policy.NewPolicySet{Name: "former", Text: allowed})
 	_, err := w.pool.Exec(t.Context(), `DELETE FROM outbox`)
 	w.ok(err)
-	w.again(w.policies.AnnounceAgain)
+	w.throughout(w.policies.AnnounceAgain)
 	rows, err := w.pool.Query(t.Context(), `SELECT (event->'data'->>'name') || ' ' || (event->'data'->>'version') || ' ' ||
 		(event->'data'->>'text' <> '') || ' ' || COALESCE(event->'data'->>'application_labels', '') FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
 		event.TypePolicySetChanged)
@@ -163,7 +162,7 @@ forbid (principal, action == Action::"rollout.create", resource) when { context.
 	w.ok(err)
 	r := w.rollout(w.set)
 	ten := w.freeze(freeze.NewFreeze{Incident: "INC-10", Tiers: production})
-	w.enter(r, "staging", "staging")
+	w.enter(r, "staging")
 	w.want(w.granted(), []string{"staging"}) // the incident is not there
 	w.enter(r, "production", "production")
 	w.want(w.granted(), []string{"staging"})

@@ -25,7 +25,7 @@ func lines(of string) event.FileChange {
 func (w winter) looked(live bool, changes ...event.FileChange) core.Preview {
 	w.t.Helper()
 	p := w.preview(rollout.NewPreview{VersionSetID: w.set.ID})
-	found := event.PreviewedEnvironment{EnvironmentID: w.production.ID, Changes: changes, FromLive: live}
+	found := event.PreviewedEnvironment{EnvironmentID: w.production.ID, Changes: append([]event.FileChange{}, changes...), FromLive: live}
 	w.report(event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{found}})
 	w.now.Advance(5 * time.Minute)
 	w.review()
@@ -59,15 +59,14 @@ func TestPoliciesSeeTheSizeOfAChange(t *testing.T) {
 	w.want(w.size(r), "production")
 	pin := " name: api\n-image: 1\n+image: 2\n"
 	w.looked(false, lines(pin)) // from the branch, to which authors may have pushed what is not live
-	w.want(w.size(r), "production")
+	w.want(w.granted(), []string{"staging"})
 	cut := lines(pin)
 	cut.Truncated = true
 	w.looked(true, cut) // how many lines it has is not known
-	w.want(w.size(r), "production 1 files")
+	w.want(w.granted(), []string{"staging"})
 	w.looked(true, lines("--- a comment\n-image: 1\n+image: 2\n"))
-	w.want(w.size(r), "production 1 files 3 lines")
+	w.want(w.granted(), []string{"staging"})
 	w.looked(true, lines("-image: 1\n+image: 2\n"), lines("+a: 1\n")) // two changes of a file
-	w.want(w.size(r), "production 1 files 3 lines")
 	w.want(w.granted(), []string{"staging"})
 	w.looked(true, lines(pin), lines(pin)) // one change of a file of two services
 	w.want(w.size(r), "production 1 files 2 lines")
@@ -99,20 +98,21 @@ func TestAnOutdatedPreviewIsNotTheSizeOfAChange(t *testing.T) {
 	r := w.rollout(w.set)
 	w.enter(r, "staging")
 	w.enter(r, "production", "production")
-	w.want(w.size(r), "production") // the other rollout was under way when it was asked for
+	w.want(w.granted(), []string{"staging"}) // the other rollout was under way when it was asked for
 	w.looked(true)
-	w.want(w.size(r), "production") // nothing is listed
+	w.want(w.granted(), []string{"staging"}) // nothing is listed
 
 	w.looked(true, pin, lines("+a: 1\n"))
-	w.want(w.size(r), "production 1 files 3 lines")
-	for i, d := range w.deployments(w.stops(r)[0]) {
-		if i == 0 {
-			w.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: shaOf(7), ManifestDigest: digestOf(1), Parameters: []byte(`{}`)})
-		}
-	}
+	w.want(w.granted(), []string{"staging"})
+	p := w.preview(rollout.NewPreview{VersionSetID: w.set.ID})
+	d := w.deployments(w.stops(r)[0])[0]
+	w.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: shaOf(7), ManifestDigest: digestOf(1), Parameters: []byte(`{}`)})
+	w.report(event.RolloutPreviewed{PreviewID: p.ID, Environments: []event.PreviewedEnvironment{
+		{EnvironmentID: w.production.ID, Changes: []event.FileChange{pin}, FromLive: true},
+	}})
 	w.now.Advance(5 * time.Minute)
 	w.review()
-	w.want(w.size(r), "production") // the commit may have changed the files
+	w.want(w.granted(), []string{"staging"}) // the commit may have changed the files
 	w.looked(true, pin)
 	w.want(w.granted(), []string{"staging", "production"})
 }

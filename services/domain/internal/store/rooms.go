@@ -103,7 +103,8 @@ func (s *Store) PoliciesReviewed(ctx context.Context) (string, error) {
 
 // SavePoliciesReviewed implements policy.Store.
 func (s *Store) SavePoliciesReviewed(ctx context.Context, digest string) error {
-	return pg.Classify(query.New(s.deps.Pool).SavePoliciesReviewed(ctx, digest), "keep which policies of the installation everything was evaluated by")
+	err := query.New(s.deps.Pool).SavePoliciesReviewed(ctx, digest)
+	return pg.Classify(err, "keep which policies of the installation everything was evaluated by")
 }
 
 // ForOrigin is the store as package origin sees it.
