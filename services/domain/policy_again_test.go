@@ -40,7 +40,7 @@ func TestChangedPoliciesOfTheInstallationOpenWhatTheyHaveStoppedAtTheStart(t *te
 	log := slog.New(slog.DiscardHandler)
 	drivers, err := givenDrivers(t.Context(), c, log)
 	w.ok(err)
-	restarted := *w.fixture
+	restarted := &fixture{log: w.log, t: w.t, pool: w.pool, db: w.db, on: w.on, engine: w.engine}
 	restarted.service, err = assemble(pgtest.As(t, w.db, role), noBus{}, drivers, nil, w.now, c, log)
 	w.ok(err)
 	w.want(restarted.review(), 0) // nothing is due by time
