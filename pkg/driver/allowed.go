@@ -50,7 +50,7 @@ func (l *limited) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	type plain limited
-	return json.Unmarshal(text, (*plain)(l)) //nolint:wrapcheck // the caller names the file
+	return json.Unmarshal(text, (*plain)(l))
 }
 
 // check compares the properties of a value with the limits. What is absent, and has no default, uses nothing.

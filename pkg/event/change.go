@@ -4,7 +4,8 @@ import "encoding/json"
 
 // What a rollout changes in files: before it is started, and once it is committed.
 
-// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is decided, in Git or in a registry of charts.
+// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is decided, in Git or in a registry of
+// charts.
 type DeploymentCommitted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
 	// CommitSHA is the commit; absent if the desired state is in none, as that of a chart in a registry.
@@ -70,8 +71,8 @@ type PreviewedEnvironment struct {
 	Changes []FileChange `json:"changes"`
 	// Reason is why the changes are unknown; absent if they are known.
 	Reason string `json:"reason,omitempty"`
-	// FromLive reports whether the changes are from what is live. Absent if they are from a branch to which authors may have pushed what is not
-	// live: then policies see no size of the change.
+	// FromLive reports whether the changes are from what is live. Absent if they are from a branch to which authors may have pushed what is
+	// not live: then policies see no size of the change.
 	FromLive bool `json:"from_live,omitempty"`
 	// Compared is what differs between the manifests that run and those that would; absent if they were not compared.
 	Compared *Comparison `json:"compared,omitempty"`

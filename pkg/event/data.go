@@ -26,8 +26,8 @@ type ArtifactPublished struct {
 	ChangedSince string `json:"changed_since,omitempty" jsonschema:"maxLength=64"`
 	// ChangedFiles are the files of the source that differ between the two.
 	ChangedFiles []string `json:"changed_files,omitempty" jsonschema:"maxItems=500"`
-	// ChangedMessages are the beginnings of the messages of all commits after changed_since up to this one, with those of merged branches, in no
-	// order; absent if not all are known.
+	// ChangedMessages are the beginnings of the messages of all commits after changed_since up to this one, with those of merged branches,
+	// in no order; absent if not all are known.
 	ChangedMessages []string `json:"changed_messages,omitempty" jsonschema:"maxItems=100"`
 }
 

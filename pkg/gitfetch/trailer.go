@@ -20,8 +20,8 @@ func Trailers(message string) map[string]string {
 	return found
 }
 
-// Own reports whether a commit was made by Lockstep for a rollout, by its trailers, so that it begins no other one. A proposal counts only if
-// it names its rollout: once people have merged another one, such as an edit of a trigger, it is new (R4-28).
+// Own reports whether a commit was made by Lockstep for a rollout, by its trailers, so that it begins no other one. A proposal counts
+// only if it names its rollout: once people have merged another one, such as an edit of a trigger, it is new (R4-28).
 func Own(message string) bool {
 	trailers := Trailers(message)
 	_, proposed := trailers["Lockstep-Proposal"]

@@ -74,7 +74,7 @@ func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	}
 	for lane, count := range counts {
 		if count > 0 {
-			n.Wanted, n.Counts = append(n.Wanted, int16(lane)), append(n.Counts, count) //nolint:gosec // there are eight
+			n.Wanted, n.Counts = append(n.Wanted, int16(lane)), append(n.Counts, count)
 		}
 	}
 	return pg.Classify(query.New(tx).AddNew(ctx, n), "add %d new events to the outbox", len(events))

@@ -24,8 +24,8 @@
 // # Lanes
 //
 // An outbox has eight lanes. Those events are in one lane that are about one run, its children and what stops it, of one organization
-// (laneOf). Each lane is a sequence of its own, with an epoch, positions, marks and receipts, so that replicas send at the same time and what
-// is about the same rows stays in order. A receiver knows nothing of lanes: to it each epoch is a sequence, as before.
+// (laneOf). Each lane is a sequence of its own, with an epoch, positions, marks and receipts, so that replicas send at the same time and
+// what is about the same rows stays in order. A receiver knows nothing of lanes: to it each epoch is a sequence, as before.
 //
 // # The sender
 //

@@ -169,8 +169,8 @@ func TestNoStoredEventStopsTheUpgrade(t *testing.T) {
 	}
 }
 
-// What the release before has sent, and nobody has confirmed, is sent again before what is new of its lane: also where it has a place already,
-// and would be due again only later.
+// What the release before has sent, and nobody has confirmed, is sent again before what is new of its lane: also where it has a place
+// already, and would be due again only later.
 func TestWhatTheReleaseBeforeHasSentComesFirst(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -54,7 +54,8 @@ func (s *Sender) drop(lane int16) {
 	delete(s.refused, part{lane, true})
 }
 
-// theSenders are the sessions that are senders of a name (the lock of the query Join), and the lanes that each has. sqlc does not know pg_locks.
+// theSenders are the sessions that are senders of a name (the lock of the query Join), and the lanes that each has. sqlc does not know
+// pg_locks.
 const theSenders = `-- name: TheSenders :many
 WITH locks AS (
     SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
@@ -126,8 +127,8 @@ func (s *Sender) senders(ctx context.Context) ([]holder, error) {
 var errNotCounted = errors.New("the session of this sender of the outbox is none that its database knows: does it lead to the same server as the pool, " +
 	"and past a pooler that gives a session to each transaction?")
 
-// share takes the lanes that are this sender's, and leaves those that are another's, which it notifies. A lane has one sender at a time, since it
-// is locked.
+// share takes the lanes that are this sender's, and leaves those that are another's, which it notifies. A lane has one sender at a time,
+// since it is locked.
 func (s *Sender) share(ctx context.Context, own *session) error {
 	senders, err := s.senders(ctx)
 	if err != nil {

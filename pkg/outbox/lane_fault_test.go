@@ -138,8 +138,8 @@ func TestAReplicaWithoutABusLeavesItsLanes(t *testing.T) {
 	wait.For(t, "it is back", func() bool { return slices.Equal(s.shares(), []int{4, 4}) })
 }
 
-// Two senders that believe to have a lane: while one begins a new sequence, the other is about to store a receipt of the sequence before. What the
-// new sequence holds at these places has not come to anybody.
+// Two senders that believe to have a lane: while one begins a new sequence, the other is about to store a receipt of the sequence before.
+// What the new sequence holds at these places has not come to anybody.
 func TestAReceiptOfAnEarlierSequenceDeletesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -179,7 +179,8 @@ func TestAReceiptOfAnEarlierSequenceDeletesNothing(t *testing.T) {
 	same(t, "marks", ask(t, s.from, `SELECT mark::text FROM outbox_mark WHERE mark > 0`), []string{})
 }
 
-// pooler is an address at which the database answers as behind a pooler in session mode, which makes up the process that it says the session has.
+// pooler is an address at which the database answers as behind a pooler in session mode, which makes up the process that it says the
+// session has.
 func (s *stage) pooler(process uint32) string {
 	s.t.Helper()
 	c := s.from.Config().ConnConfig
@@ -279,7 +280,7 @@ func TestSharesAreEvenAndMoveLittle(t *testing.T) {
 	t.Parallel()
 	has := map[int32][]int16{}
 	for step := range 500 {
-		switch process := rand.Int32N(12); {
+		switch process := rand.Int32N(12); { //nolint:gosec // a test
 		case has[process] != nil && len(has) > 1:
 			delete(has, process)
 		case has[process] == nil:

@@ -246,7 +246,7 @@ func TestKilledSendersOfLanesLoseNothing(t *testing.T) {
 	for round := range 3 {
 		var all []event.Event
 		for n := range 400 {
-			run := runs[rand.IntN(len(runs))]
+			run := runs[rand.IntN(len(runs))] //nolint:gosec // a test
 			name := fmt.Sprintf("%s/%d", run, 1000*round+n)
 			want, all = append(want, name), append(all, startedBy(run, name))
 		}

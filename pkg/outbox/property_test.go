@@ -39,7 +39,8 @@ func TestTheOrderIsKept(t *testing.T) {
 }
 
 // TestTheOrderOfEachRunIsKeptInLanes is the same with several runs and two senders, which share the lanes in one way after another, and
-// at times both believe to have one: what is applied of each run is what one sequence would give, and what one sender with one lane gave (D65).
+// at times both believe to have one: what is applied of each run is what one sequence would give, and what one sender with one lane gave
+// (D65).
 func TestTheOrderOfEachRunIsKeptInLanes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

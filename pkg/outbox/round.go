@@ -109,7 +109,8 @@ func (s *Sender) fresh(ctx context.Context, now time.Time) (rows []query.FreshRo
 	return rows, unnumbered, pg.Classify(err, "read new events")
 }
 
-// inOrder are the lanes whose events with places may be sent now, and the place in each up to which nothing waits for its first publication.
+// inOrder are the lanes whose events with places may be sent now, and the place in each up to which nothing waits for its first
+// publication.
 func (s *Sender) inOrder(now time.Time) (lanes []int16, sent []int64) {
 	for _, lane := range s.mine() {
 		if s.open(part{lane, true}, now) {

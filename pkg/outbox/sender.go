@@ -63,8 +63,8 @@ type Sender struct {
 	sent    map[int16]int64
 	overdue time.Time
 	alone   bool
-	// refused are the parts of lanes whose next event the bus does not take, though it is connected. soon is set if another transaction gives places
-	// to what this sender has found.
+	// refused are the parts of lanes whose next event the bus does not take, though it is connected. soon is set if another transaction
+	// gives places to what this sender has found.
 	refused map[part]refusal
 	soon    bool
 

@@ -69,8 +69,8 @@ const moved = "/lanes"
 // name distinguishes the notifications of this session from those of others.
 func (o *session) name() string { return "/" + strconv.Itoa(int(o.process)) }
 
-// listen calls notified for each notification of this schema that is not this session's own, and does what use asks; anew is set if the lanes are
-// to be shared anew. It returns when the connection, and with it the locks, are gone.
+// listen calls notified for each notification of this schema that is not this session's own, and does what use asks; anew is set if the
+// lanes are to be shared anew. It returns when the connection, and with it the locks, are gone.
 func (o *session) listen(ctx context.Context, notified func(anew bool)) error {
 	for {
 		waiting, interrupt := context.WithCancel(ctx)

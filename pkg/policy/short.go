@@ -2,8 +2,8 @@ package policy
 
 import "slices"
 
-// Short is a request without agents and incidents where none of some policies ask of them, and with the details of each environment once: requests are
-// bounded, and environments have many agents and labels. It decides the same.
+// Short is a request without agents and incidents where none of some policies ask of them, and with the details of each environment once:
+// requests are bounded, and environments have many agents and labels. It decides the same.
 func (r Request) Short(texts ...string) Request {
 	asks := slices.ContainsFunc(texts, func(text string) bool { return MentionsAttribute(text, "gent") }) // Agent, agents
 	if !slices.ContainsFunc(texts, func(text string) bool { return MentionsAttribute(text, "incidents") }) {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
@@ -401,8 +400,7 @@ func assemble(
 ) (*service, error) {
 	s := &service{
 		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1),
-		review: make(chan struct{}, 1), barred: make(chan struct{}, 1),
-		editing:    make(chan struct{}, edits),
+		review: make(chan struct{}, 1), barred: make(chan struct{}, 1), editing: make(chan struct{}, edits),
 		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})

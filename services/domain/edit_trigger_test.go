@@ -75,6 +75,7 @@ const editing = `{"types":["build.passed"],"edit":{"repository":"https://git.tes
 
 // withEditor is the shop whose triggers use an engine of the test.
 func withEditor(t *testing.T) (winter, *editor) {
+	t.Helper()
 	w := clocked(t)
 	e := &editor{inputs: map[string]string{}}
 	w.triggers = trigger.New(trigger.Deps{
@@ -162,8 +163,8 @@ func TestAnEventEditsFiles(t *testing.T) {
 	w.verifyJournal(begun)
 }
 
-// R4-28: an edit that fails is tried again by other runs, and given up with its reason; a process that is killed between two steps begins no
-// second run of the same attempt.
+// R4-28: an edit that fails is tried again by other runs, and given up with its reason; a process that is killed between two steps begins
+// no second run of the same attempt.
 func TestAnEditIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w, e := withEditor(t)

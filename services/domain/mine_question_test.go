@@ -17,8 +17,8 @@ import (
 
 var personalLink = regexp.MustCompile(`https://cd\.example\.com/answer#([A-Za-z0-9_-]+)`)
 
-// R4-29, D63: a question that 10,000 members may answer is routed by the statements of one that ten may answer; each delivery costs the same
-// as well, and has a signed link of its own.
+// R4-29, D63: a question that 10,000 members may answer is routed by the statements of one that ten may answer; each delivery costs the
+// same as well, and has a signed link of its own.
 func TestAQuestionToTenThousandCostsOneQuery(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -66,7 +66,8 @@ func TestAQuestionToTenThousandCostsOneQuery(t *testing.T) {
 	for range 5 {
 		sends = append(sends, next("send", ""))
 	}
-	m.cancel(r, rollout.CancelLeaves)
+	_, err = m.cancel(r, rollout.CancelLeaves)
+	m.ok(err)
 	m.work()
 	eligible(11, 10_000)
 	_, many := ask()

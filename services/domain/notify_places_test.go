@@ -117,6 +117,7 @@ func TestWhatARouteHasMatchedIsSentAfterItIsSwitchedOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := present(t).posting()
+			p.later(p.now.Now().Truncate(time.Hour).Add(time.Hour).Sub(p.now.Now())) // digests are due at full hours
 			p.channel("team", core.NotifySlack, bot, 60)
 			p.route("z-other", "team", `{"events":["drift"]}`) // a channel without routes has what is sent by default
 			const hourly, rollouts = `{"events":["agent_offline"],"digest_minutes":60}`, `{"events":["rollout_began"]}`
@@ -147,7 +148,8 @@ func TestWhatARouteHasMatchedIsSentAfterItIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// D62: a channel that is switched off is sent nothing of what waits for it: that becomes a dead letter, which can be sent once it is on again.
+// D62: a channel that is switched off is sent nothing of what waits for it: that becomes a dead letter, which can be sent once it is on
+// again.
 func TestWhatWaitsForAChannelThatIsSwitchedOffIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	p := present(t).posting()

@@ -228,8 +228,8 @@ const (
 	edits = 8
 )
 
-// editAside makes a call for an edit of files without keeping a decider waiting, so that an engine that does not answer holds up nobody. What
-// finds no room is repeated after its lease.
+// editAside makes a call for an edit of files without keeping a decider waiting, so that an engine that does not answer holds up nobody.
+// What finds no room is repeated after its lease.
 func (s *service) editAside(ctx context.Context, call func(context.Context) error) error {
 	select {
 	case s.editing <- struct{}{}:

@@ -116,7 +116,9 @@ func (s *service) attempt(
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		s.log.WarnContext(ctx, what+" failed; will retry", slog.Int("organizations", len(failed)), telemetry.KeyError, err)
+		s.log.WarnContext(
+			ctx, "what concerns policies failed; will retry", slog.String("what", what), slog.Int("organizations", len(failed)), slog.Any(telemetry.KeyError, err),
+		)
 		left, waited = failed, waited+wait
 		pause(ctx, wait)
 		wait = min(2*wait, policySetsRetryMost)

@@ -138,8 +138,8 @@ func TestPolicySetsAreAnnouncedAgain(t *testing.T) {
 	w.want(sent, []string{`critical 1 true {"tier":"critical"}`, "former 2 false "})
 }
 
-// D51: policies see the incidents that are open where a rollout goes: those of freezes that cover its application in the environment that is
-// entered, or in one of those of a rollout as a whole. What they have stopped is evaluated again when an incident is closed, or opens.
+// D51: policies see the incidents that are open where a rollout goes: those of freezes that cover its application in the environment that
+// is entered, or in one of those of a rollout as a whole. What they have stopped is evaluated again when an incident is closed, or opens.
 func TestPoliciesSeeOpenIncidents(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)

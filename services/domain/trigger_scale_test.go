@@ -28,9 +28,9 @@ func scaleOf(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// D58, R4-04, R4-06: with every trigger of every application on and several workers, no event is missed, and none begins anything twice, also
-// where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS and LOCKSTEP_TRIGGER_EVENTS are how many there are; it logs how long sending
-// an event and deciding take.
+// D58, R4-04, R4-06: with every trigger of every application on and several workers, no event is missed, and none begins anything twice,
+// also where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS and LOCKSTEP_TRIGGER_EVENTS are how many there are; it logs how long
+// sending an event and deciding take.
 func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	t.Parallel()
 	const workers = 4

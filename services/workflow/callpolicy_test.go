@@ -565,8 +565,9 @@ func waitingOf(t *testing.T, e *engines) (all []string) {
 	return all
 }
 
-// D51: a set of a group that a replica of an earlier release has stored without its labels, as one of the organization, gets them when it is
-// announced again in the same version, and a process that has read it before decides by them. A version that was missed arrives the same way.
+// D51: a set of a group that a replica of an earlier release has stored without its labels, as one of the organization, gets them when it
+// is announced again in the same version, and a process that has read it before decides by them. A version that was missed arrives the
+// same way.
 func TestARowOfAGroupIsRepaired(t *testing.T) {
 	t.Parallel()
 	p := newPoliced(t)

@@ -36,6 +36,21 @@ func Render(ctx context.Context) error {
 	return sandbox.ServeTask(ctx, os.Stdin, os.Stdout, render.Compute)
 }
 
+// children are what runs programs, and what renders beside them, on the same processors.
+func children(c Config, wall clock.Clock, log *slog.Logger) (*sandbox.Scripts, *sandbox.Tasks, error) {
+	scripts, err := programs(c, wall, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	tasks, err := renderings(c, wall)
+	if err != nil {
+		scripts.Close()
+		return nil, nil, err
+	}
+	tasks.Beside(scripts)
+	return scripts, tasks, nil
+}
+
 // renderings are what starts them.
 func renderings(c Config, wall clock.Clock) (*sandbox.Tasks, error) {
 	command := c.RenderCommand

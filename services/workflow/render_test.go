@@ -37,7 +37,8 @@ func chart(template string) activity.HelmRequest {
 	}}
 }
 
-// D53, D45: overlays and charts are rendered in confined children with the limits that operators set by default, and hostile ones end there.
+// D53, D45: overlays and charts are rendered in confined children with the limits that operators set by default, and hostile ones end
+// there.
 func TestManifestsAreRenderedInChildren(t *testing.T) {
 	t.Parallel()
 	r := renderer(t, sandbox.Limits{Memory: 256 << 20, CPU: 2 * time.Second})

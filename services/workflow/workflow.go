@@ -108,16 +108,11 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	if err := checkScopes(ctx, c, executions.SeveralOrganizations); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	scripts, err := programs(c, wall, log)
+	scripts, tasks, err := children(c, wall, log)
 	if err != nil {
 		return err
 	}
 	defer scripts.Close()
-	tasks, err := renderings(c, wall)
-	if err != nil {
-		return err
-	}
-	tasks.Beside(scripts)
 	defer tasks.Close()
 	watches, agents := relays(executions, conn, wall, log)
 	owners := agent.NewRegistry(executions, wall, log)
@@ -138,8 +133,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 		Store: executions, Catalogue: catalogue, Guard: guardian, Secrets: requests, Heartbeat: c.WorkerHeartbeat, Poll: poll,
 		Clock: wall, Log: log,
 	})
-	types := eventTypes(pool, wall, log)
-	watchers := control.NewSubscriptions(executions, wall, log)
+	types, watchers := eventTypes(pool, wall, log), control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
 		Limits: limiter, CheckEmit: events.CheckEmitOf(ctx, types), Offered: workers.Offered, Room: workers.Room, Observe: observe(wall),

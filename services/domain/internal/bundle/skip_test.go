@@ -8,7 +8,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// R4-26: jobs and pauses that are left out are not in the program; whatever stays is as its author wrote it, and approvals keep their gates.
+// R4-26: jobs and pauses that are left out are not in the program; whatever stays is as its author wrote it, and approvals keep their
+// gates.
 func TestJobsAreSkipped(t *testing.T) {
 	t.Parallel()
 	const rule = `"skip_on":{"paths":["docs/**"]}`

@@ -1,5 +1,5 @@
-// Package cdevents writes what happened to services, environments and artifacts as events of CDEvents 0.5 (https://cdevents.dev), each inside
-// of a CloudEvent. It decides nothing: which events there are is package notify's.
+// Package cdevents writes what happened to services, environments and artifacts as events of CDEvents 0.5 (https://cdevents.dev), each
+// inside of a CloudEvent. It decides nothing: which events there are is package notify's.
 //
 // The SDK that CDEvents publishes compiles the schemas of all of its releases whenever a process starts, which takes a third of what a
 // command takes. So the documents are written here, and the tests read and check them with the SDK and its schemas.

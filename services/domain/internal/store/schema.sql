@@ -246,6 +246,35 @@ CREATE TRIGGER cd_applications_touch BEFORE UPDATE ON cd_applications FOR EACH R
 COMMENT ON COLUMN cd_applications.archived_at IS
     'Since when nothing is rolled out any more, and no version is taken; null while it lives.';
 
+CREATE TABLE cd_archived_objects (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    digest bytea NOT NULL,
+    row_count integer NOT NULL,
+    kept bigint[] NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_archived_objects_pkey PRIMARY KEY (organization_id, kind, name),
+    CONSTRAINT cd_archived_objects_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_archived_objects_digest_is_sha256 CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT cd_archived_objects_keep_fewer CHECK ((cardinality(kept) < row_count)),
+    CONSTRAINT cd_archived_objects_kind_is_known CHECK ((kind = ANY (ARRAY['handoffs'::text, 'closings'::text, 'tried_calls'::text]))),
+    CONSTRAINT cd_archived_objects_name_is_bounded CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 500))),
+    CONSTRAINT cd_archived_objects_row_count_counts CHECK ((row_count > 0))
+);
+CREATE TRIGGER cd_archived_objects_are_append_only BEFORE DELETE OR UPDATE ON cd_archived_objects FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_archived_objects_are_kept BEFORE TRUNCATE ON cd_archived_objects FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_archived_objects IS
+    'The objects of the archive whose rows were deleted; each was added with that deletion. One for up to a thousand deleted rows, kept as long as the archive.';
+COMMENT ON COLUMN cd_archived_objects.digest IS
+    'The SHA-256 of the lines of its rows.';
+COMMENT ON COLUMN cd_archived_objects.kept IS
+    'The ids of rows that it has and that were not deleted with the others; a later object may have them, too.';
+COMMENT ON COLUMN cd_archived_objects.row_count IS
+    'How many it has, with those that were kept.';
+
 CREATE TABLE cd_archivings (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -935,8 +964,7 @@ CREATE TABLE cd_deployment_snapshots (
     CONSTRAINT cd_deployment_snapshots_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_deployment_snapshots_one_per_deployment UNIQUE (organization_id, deployment_id),
     CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
-    CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
-    CONSTRAINT cd_deployment_snapshots_commit_is_given CHECK ((commit_sha <> ''::text))
+    CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
@@ -945,6 +973,8 @@ COMMENT ON TABLE cd_deployment_snapshots IS
     'What exactly was deployed. Never a secret.';
 COMMENT ON COLUMN cd_deployment_snapshots.changes IS
     'What the commit changed for this deployment, file by file; empty too for drivers that do not tell.';
+COMMENT ON COLUMN cd_deployment_snapshots.commit_sha IS
+    'The commit of the desired state; empty for a chart of a registry, whose digest is in the parameters.';
 
 CREATE TABLE cd_deployment_transitions (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
@@ -1978,6 +2008,7 @@ CREATE TABLE cd_legal_holds (
     CONSTRAINT cd_legal_holds_has_reason CHECK (((NOT in_force) OR (reason <> ''::text)))
 );
 CREATE TRIGGER cd_legal_holds_touch BEFORE UPDATE ON cd_legal_holds FOR EACH ROW EXECUTE FUNCTION cd_touch();
+CREATE TRIGGER cd_legal_holds_wait BEFORE INSERT OR UPDATE ON cd_legal_holds FOR EACH ROW EXECUTE FUNCTION cd_wait_for_deletion();
 COMMENT ON TABLE cd_legal_holds IS
     'While one is in force, nothing of the organization is deleted for its age. One row for each organization that ever had one.';
 
@@ -2311,9 +2342,14 @@ CREATE TABLE cd_notifications (
     CONSTRAINT cd_notifications_moment_is_given CHECK ((moment ~ '^[a-z_]{1,63}$'::text)),
     CONSTRAINT cd_notifications_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
+CREATE INDEX cd_notifications_by_class ON cd_notifications USING btree (organization_id, (
+CASE
+    WHEN (moment = ANY (ARRAY['environment_created'::text, 'environment_changed'::text, 'environment_archived'::text, 'environment_restored'::text, 'artifact_published'::text, 'artifact_deleted'::text])) THEN 2
+    WHEN (moment = 'rollout_advanced'::text) THEN 1
+    ELSE 0
+END), due_at, id) WHERE (routed_at IS NULL);
 CREATE INDEX cd_notifications_by_time ON cd_notifications USING btree (organization_id, at) WHERE (routed_at IS NOT NULL);
 CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text, 'credential_expires'::text]));
-CREATE INDEX cd_notifications_to_route ON cd_notifications USING btree (organization_id, ((moment = 'rollout_advanced'::text)), due_at, id) WHERE (routed_at IS NULL);
 CREATE INDEX cd_notifications_unrouted ON cd_notifications USING btree (organization_id, due_at, id) WHERE (routed_at IS NULL);
 CREATE TRIGGER cd_notifications_touch BEFORE UPDATE ON cd_notifications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notifications IS
@@ -2681,6 +2717,7 @@ CREATE TABLE cd_retention_rules (
     CONSTRAINT cd_retention_rules_time_is_bounded CHECK (((keep_days = 0) OR ((keep_days >= 7) AND (keep_days <= 3650))))
 );
 CREATE TRIGGER cd_retention_rules_touch BEFORE UPDATE ON cd_retention_rules FOR EACH ROW EXECUTE FUNCTION cd_touch();
+CREATE TRIGGER cd_retention_rules_wait BEFORE INSERT OR UPDATE ON cd_retention_rules FOR EACH ROW EXECUTE FUNCTION cd_wait_for_deletion();
 COMMENT ON TABLE cd_retention_rules IS
     'How long an organization keeps settled rows of a kind; a few rows for each organization.';
 COMMENT ON COLUMN cd_retention_rules.keep_days IS
@@ -3299,6 +3336,7 @@ CREATE TABLE cd_trigger_signals (
     decided_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    edit jsonb,
     CONSTRAINT cd_trigger_signals_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_trigger_signals_once UNIQUE (organization_id, trigger_id, cause),
     CONSTRAINT cd_trigger_signals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -3308,6 +3346,7 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_cause_is_bounded CHECK (((octet_length(cause) >= 1) AND (octet_length(cause) <= 700))),
     CONSTRAINT cd_trigger_signals_decided_has_outcome CHECK (((state = 'pending'::text) OR ((outcome = ANY (ARRAY['began'::text, 'queued'::text, 'declined'::text, 'done'::text])) AND (decided_at IS NOT NULL)))),
     CONSTRAINT cd_trigger_signals_decision_says_why CHECK (((outcome = ''::text) = (reason = ''::text))),
+    CONSTRAINT cd_trigger_signals_edit_is_bounded CHECK (((jsonb_typeof(edit) = 'object'::text) AND (octet_length((edit)::text) <= 262144))),
     CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text, 'done'::text]))),
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
@@ -3326,6 +3365,8 @@ COMMENT ON COLUMN cd_trigger_signals.cause IS
     'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.';
 COMMENT ON COLUMN cd_trigger_signals.due_at IS
     'When it is decided about; the decision may put it off.';
+COMMENT ON COLUMN cd_trigger_signals.edit IS
+    'The edit of files that the event makes before anything is decided, and how far it has come; NULL for none.';
 COMMENT ON COLUMN cd_trigger_signals.outcome IS
     'Empty before the first decision; waiting only while it is pending.';
 COMMENT ON COLUMN cd_trigger_signals.reason IS
@@ -3365,6 +3406,33 @@ COMMENT ON COLUMN cd_triggers.changed_at IS
     'When it was saved last, by the principal.';
 COMMENT ON COLUMN cd_triggers.config IS
     'As its kind has it; checked when it is saved.';
+
+CREATE TABLE cd_version_changes (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    version_id bigint NOT NULL,
+    since text NOT NULL,
+    files text NOT NULL,
+    messages text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_version_changes_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_version_changes_are_unique UNIQUE (organization_id, version_id),
+    CONSTRAINT cd_version_changes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_version_changes_version FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
+    CONSTRAINT cd_version_changes_files_are_bounded CHECK ((octet_length(files) <= 65536)),
+    CONSTRAINT cd_version_changes_messages_are_bounded CHECK ((octet_length(messages) <= 262144)),
+    CONSTRAINT cd_version_changes_since_is_a_commit CHECK (((since <> ''::text) AND (octet_length(since) <= 64)))
+);
+CREATE TRIGGER cd_version_changes_touch BEFORE UPDATE ON cd_version_changes FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_version_changes IS
+    'What a version that is a commit changes; no row for an image, and where that is not known. A row never changes, and is kept with its version.';
+COMMENT ON COLUMN cd_version_changes.files IS
+    'The files of the source that differ between the two, one a line.';
+COMMENT ON COLUMN cd_version_changes.messages IS
+    'The beginnings of the messages of all commits after the one up to the other, a JSON list of texts; empty if not all are known.';
+COMMENT ON COLUMN cd_version_changes.since IS
+    'The commit that was the newest one of the source before.';
 
 CREATE TABLE cd_version_components (
     organization_id bigint NOT NULL,
@@ -3599,6 +3667,16 @@ COMMENT ON COLUMN forge_budgets.quota_limit IS
 COMMENT ON COLUMN forge_budgets.window_at IS
     'When the present minute began, in which window_count runs were begun.';
 
+CREATE TABLE installation (
+    one boolean NOT NULL DEFAULT true,
+    id text NOT NULL,
+    CONSTRAINT installation_pkey PRIMARY KEY (one),
+    CONSTRAINT installation_id_is_random CHECK ((id ~ '^[0-9a-f]{32}$'::text)),
+    CONSTRAINT installation_is_one CHECK (one)
+);
+COMMENT ON TABLE installation IS
+    'Its id is in what it archives: another installation with the same bucket and prefix is noticed.';
+
 CREATE TABLE policy_reviews (
     one boolean NOT NULL DEFAULT true,
     digest text NOT NULL,
@@ -3770,24 +3848,56 @@ CREATE OR REPLACE FUNCTION cd_delete_settled(about text, at_most integer)
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
-DECLARE
-    own  CONSTANT bigint := NULLIF(current_setting('lockstep.organization', true), '')::bigint;
-    days integer;
-    ids  bigint[];
 BEGIN
-    -- Here, and not in the service: a fault of it deletes nothing of an organization that is under a hold.
-    PERFORM FROM cd_legal_holds h WHERE h.organization_id = own AND h.in_force;
-    IF FOUND THEN
-        RETURN 0;
+    RETURN cardinality(cd_end_settled(about, ARRAY(SELECT cd_settled(about, cd_settled_due(about), at_most))));
+END $function$;
+COMMENT ON FUNCTION cd_delete_settled IS
+    'Deletes the oldest rows of a kind that the organization''s rule does not keep, and answers how many; none while a legal hold is in force.';
+
+CREATE OR REPLACE FUNCTION cd_delete_settled_rows(about text, archived bigint[], object text, sha256 bytea)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    ids CONSTANT bigint[] := cd_end_settled(about, archived);
+BEGIN
+    IF cardinality(ids) > 0 THEN
+        INSERT INTO cd_archived_objects (organization_id, kind, name, digest, row_count, kept)
+        VALUES (NULLIF(current_setting('lockstep.organization', true), '')::bigint, about, object, sha256, cardinality(archived),
+            ARRAY(SELECT a FROM unnest(archived) a WHERE a <> ALL (ids) ORDER BY a));
     END IF;
-    SELECT r.keep_days INTO days FROM cd_retention_rules r WHERE r.organization_id = own AND r.kind = about;
-    IF NOT FOUND AND about = 'tried_calls' THEN
-        days := 30;
-    END IF;
-    IF COALESCE(days, 0) = 0 THEN
-        RETURN 0;
-    END IF;
-    ids := ARRAY(SELECT cd_settled(about, now() - make_interval(days => days), at_most));
+    RETURN cardinality(ids);
+END $function$;
+COMMENT ON FUNCTION cd_delete_settled_rows IS
+    'Deletes those of some archived rows of a kind that the organization''s rule still does not keep, notes the object that has them, and answers how many.';
+
+CREATE OR REPLACE FUNCTION cd_end_settled(about text, among bigint[])
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    own CONSTANT bigint := NULLIF(current_setting('lockstep.organization', true), '')::bigint;
+    ids bigint[] := among;
+BEGIN
+    -- Each statement sees what was committed before it: first nothing changes any more, then it is decided what is still due.
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended('lockstep/retention/' || current_schema(), own));
+    CASE about
+    WHEN 'requests' THEN
+        ids := ARRAY(SELECT r.id FROM cd_requests r WHERE r.organization_id = own AND r.id = ANY (ids) FOR UPDATE SKIP LOCKED);
+    WHEN 'handoffs' THEN
+        ids := ARRAY(SELECT r.id FROM cd_handoffs r WHERE r.organization_id = own AND r.id = ANY (ids) FOR UPDATE SKIP LOCKED);
+    WHEN 'closings' THEN
+        ids := ARRAY(SELECT r.id FROM cd_rollout_closings r WHERE r.organization_id = own AND r.id = ANY (ids) FOR UPDATE SKIP LOCKED);
+    WHEN 'sign_ins' THEN
+        ids := ARRAY(SELECT r.id FROM cd_access_tokens r WHERE r.organization_id = own AND r.id = ANY (ids) FOR UPDATE SKIP LOCKED);
+    WHEN 'tried_calls' THEN
+        ids := ARRAY(SELECT r.id FROM cd_call_requests r WHERE r.organization_id = own AND r.id = ANY (ids) FOR UPDATE SKIP LOCKED);
+    END CASE;
+    ids := ARRAY(SELECT cd_settled(about, cd_settled_due(about), cardinality(ids), ids));
     CASE about
     WHEN 'requests' THEN DELETE FROM cd_requests WHERE organization_id = own AND id = ANY (ids);
     WHEN 'handoffs' THEN DELETE FROM cd_handoffs WHERE organization_id = own AND id = ANY (ids);
@@ -3795,10 +3905,10 @@ BEGIN
     WHEN 'sign_ins' THEN DELETE FROM cd_access_tokens WHERE organization_id = own AND id = ANY (ids);
     WHEN 'tried_calls' THEN DELETE FROM cd_call_requests WHERE organization_id = own AND id = ANY (ids);
     END CASE;
-    RETURN cardinality(ids);
+    RETURN ids;
 END $function$;
-COMMENT ON FUNCTION cd_delete_settled IS
-    'Deletes the oldest rows of a kind that the organization''s rule does not keep, and answers how many; none while a legal hold is in force.';
+COMMENT ON FUNCTION cd_end_settled IS
+    'Deletes those of some rows of a kind that the organization''s rule still does not keep and that nobody has locked, and answers which.';
 
 CREATE OR REPLACE FUNCTION cd_environments_after(behind bigint, most integer)
  RETURNS TABLE(id bigint, organization_id bigint)
@@ -4892,7 +5002,7 @@ $function$;
 COMMENT ON FUNCTION cd_settle_reviews IS
     'Reviews are no record: what came of them is in the journals.';
 
-CREATE OR REPLACE FUNCTION cd_settled(about text, before timestamp with time zone, at_most integer)
+CREATE OR REPLACE FUNCTION cd_settled(about text, before timestamp with time zone, at_most integer, among bigint[] DEFAULT NULL::bigint[])
  RETURNS SETOF bigint
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -4903,23 +5013,89 @@ DECLARE
 BEGIN
     CASE about
     WHEN 'requests' THEN
-        RETURN QUERY SELECT r.id FROM cd_requests r WHERE r.organization_id = own AND r.created_at < before ORDER BY r.created_at LIMIT at_most;
+        RETURN QUERY SELECT r.id FROM cd_requests r WHERE r.organization_id = own AND (among IS NULL OR r.id = ANY (among)) AND r.created_at < before
+            ORDER BY r.created_at LIMIT at_most;
     WHEN 'handoffs' THEN -- those of rollouts under way may have to be repeated
-        RETURN QUERY SELECT h.id FROM cd_handoffs h WHERE h.organization_id = own AND h.state <> 'pending' AND h.updated_at < before AND NOT EXISTS (
+        RETURN QUERY SELECT h.id FROM cd_handoffs h WHERE h.organization_id = own AND (among IS NULL OR h.id = ANY (among))
+            AND h.state <> 'pending' AND h.updated_at < before AND NOT EXISTS (
             SELECT FROM cd_rollouts r WHERE r.organization_id = own AND h.subject_kind = 'rollout' AND r.id = h.subject_id AND r.state IN ('pending', 'in_progress', 'paused')
         ) ORDER BY h.updated_at LIMIT at_most;
     WHEN 'closings' THEN
-        RETURN QUERY SELECT c.id FROM cd_rollout_closings c WHERE c.organization_id = own AND c.settled AND c.updated_at < before ORDER BY c.updated_at LIMIT at_most;
+        RETURN QUERY SELECT c.id FROM cd_rollout_closings c WHERE c.organization_id = own AND (among IS NULL OR c.id = ANY (among))
+            AND c.settled AND c.updated_at < before ORDER BY c.updated_at LIMIT at_most;
     WHEN 'sign_ins' THEN -- a session before the token that it began with
-        RETURN QUERY SELECT t.id FROM cd_access_tokens t WHERE t.organization_id = own AND (t.sign_in OR t.parent_id IS NOT NULL) AND t.expires_at < before
+        RETURN QUERY SELECT t.id FROM cd_access_tokens t WHERE t.organization_id = own AND (among IS NULL OR t.id = ANY (among))
+            AND (t.sign_in OR t.parent_id IS NOT NULL) AND t.expires_at < before
             AND NOT EXISTS (SELECT FROM cd_access_tokens s WHERE s.organization_id = own AND s.parent_id = t.id) ORDER BY t.expires_at LIMIT at_most;
     WHEN 'tried_calls' THEN -- they are permitted calls, and the evidence of nothing; those that people were asked about have a quorum
-        RETURN QUERY SELECT c.id FROM cd_call_requests c WHERE c.organization_id = own AND c.state = 'permitted' AND c.quorum = 0 AND c.created_at < before
-            ORDER BY c.created_at LIMIT at_most;
+        RETURN QUERY SELECT c.id FROM cd_call_requests c WHERE c.organization_id = own AND (among IS NULL OR c.id = ANY (among))
+            AND c.state = 'permitted' AND c.quorum = 0 AND c.created_at < before ORDER BY c.created_at LIMIT at_most;
     END CASE;
 END $function$;
 COMMENT ON FUNCTION cd_settled IS
-    'What may be deleted of a kind, oldest first: of the organization that the transaction has entered.';
+    'What may be deleted of a kind, oldest first, of some rows or of all: of the organization that the transaction has entered.';
+
+CREATE OR REPLACE FUNCTION cd_settled_before(about text)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+ SET "TimeZone" TO 'UTC'
+AS $function$
+DECLARE
+    own  CONSTANT bigint := NULLIF(current_setting('lockstep.organization', true), '')::bigint;
+    days integer;
+BEGIN
+    SELECT r.keep_days INTO days FROM cd_retention_rules r WHERE r.organization_id = own AND r.kind = about;
+    IF NOT FOUND AND about = 'tried_calls' THEN
+        days := 30;
+    END IF;
+    RETURN now() - make_interval(days => NULLIF(days, 0));
+END $function$;
+COMMENT ON FUNCTION cd_settled_before IS
+    'Before when rows of a kind are due by the organization''s rule, whether or not a hold is in force; null for never. A day has 24 hours.';
+
+CREATE OR REPLACE FUNCTION cd_settled_due(about text)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    -- Here, and not in the service: a fault of it deletes nothing of an organization that is under a hold.
+    PERFORM FROM cd_legal_holds h WHERE h.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND h.in_force;
+    IF FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN cd_settled_before(about);
+END $function$;
+COMMENT ON FUNCTION cd_settled_due IS
+    'Before when rows of a kind may be deleted; null for never: without a rule, and while a legal hold is in force.';
+
+CREATE OR REPLACE FUNCTION cd_settled_rows(about text, at_most integer, most_bytes bigint)
+ RETURNS TABLE(id bigint, content text)
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+ SET "TimeZone" TO 'UTC'
+AS $function$
+DECLARE
+    own   CONSTANT bigint := NULLIF(current_setting('lockstep.organization', true), '')::bigint;
+    bytes bigint := 0;
+BEGIN
+    FOREACH id IN ARRAY ARRAY(SELECT cd_settled(about, cd_settled_due(about), at_most)) LOOP
+        content := CASE about
+            WHEN 'handoffs' THEN (SELECT to_jsonb(r)::text FROM cd_handoffs r WHERE r.organization_id = own AND r.id = cd_settled_rows.id)
+            WHEN 'closings' THEN (SELECT to_jsonb(r)::text FROM cd_rollout_closings r WHERE r.organization_id = own AND r.id = cd_settled_rows.id)
+            WHEN 'tried_calls' THEN (SELECT to_jsonb(r)::text FROM cd_call_requests r WHERE r.organization_id = own AND r.id = cd_settled_rows.id)
+        END;
+        EXIT WHEN bytes > 0 AND bytes + octet_length(content) > most_bytes;
+        bytes := bytes + octet_length(content);
+        RETURN NEXT;
+    END LOOP;
+END $function$;
+COMMENT ON FUNCTION cd_settled_rows IS
+    'The oldest rows of a kind that the organization''s rule does not keep, as JSON, for the archive: up to so many bytes, but at least one; none while a legal hold is in force.';
 
 CREATE OR REPLACE FUNCTION cd_show_cells()
  RETURNS trigger
@@ -5004,6 +5180,17 @@ BEGIN
     END IF;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_wait_for_deletion()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('lockstep/retention/' || TG_TABLE_SCHEMA, NEW.organization_id));
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_wait_for_deletion IS
+    'Once a hold or a rule is confirmed, no deletion that has not seen it is under way.';
 
 CREATE OR REPLACE FUNCTION cd_warn_of_credentials(now timestamp with time zone)
  RETURNS void

@@ -101,7 +101,7 @@ func (t *tx) addChanges(ctx context.Context, all []core.Version) error {
 // CommitsSince implements rollout.Tx.
 func (t *tx) CommitsSince(ctx context.Context, version int64, digest string, most int) ([]core.Version, error) {
 	rows, err := t.q.CommitsSince(ctx, query.CommitsSinceParams{
-		OrganizationID: t.organization, VersionID: version, Digest: digest, Most: int32(most), //nolint:gosec // a constant
+		OrganizationID: t.organization, VersionID: version, Digest: digest, Most: int32(most),
 	})
 	return convertAll(rows, func(r query.CommitsSinceRow) core.Version {
 		v := core.Version{Digest: r.Digest, Change: core.CommitChange{Since: r.Since}}

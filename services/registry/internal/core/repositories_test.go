@@ -61,8 +61,8 @@ func (s *shelves) SaveOutcome(_ context.Context, of Source, o Outcome) error {
 	return nil
 }
 
-// R4-07, D58: 2,000 repositories of one installation are polled at their interval, and no host more often than its budget allows, also at the
-// beginning, when all are due at once, and after a host was away.
+// R4-07, D58: 2,000 repositories of one installation are polled at their interval, and no host more often than its budget allows, also at
+// the beginning, when all are due at once, and after a host was away.
 func TestTwoThousandRepositoriesStayWithinTheBudgetOfTheirHosts(t *testing.T) {
 	t.Parallel()
 	const (

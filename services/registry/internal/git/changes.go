@@ -53,8 +53,8 @@ func (c change) matters(
 	return matters, known, nil
 }
 
-// others reports whether one of the commits counts that Lockstep has not made for a rollout: those with its trailers would begin a rollout that
-// commits again. A merge counts by what it changes in the branch.
+// others reports whether one of the commits counts that Lockstep has not made for a rollout: those with its trailers would begin a
+// rollout that commits again. A merge counts by what it changes in the branch.
 func (c change) others(objects *gitfetch.Store, filtered bool, wanted func(path string) bool) (matters, known bool, err error) {
 	from := plumbing.NewHash(c.from)
 	for at := plumbing.NewHash(c.to); at != from; {
@@ -123,8 +123,8 @@ const (
 	mostFileBytes = 32 << 10
 )
 
-// files returns the wanted files that differ between the artifact reported last and a commit, in order, one a line; known is false where that
-// is not known: a branch was rewritten, or too much has changed.
+// files returns the wanted files that differ between the artifact reported last and a commit, in order, one a line; known is false where
+// that is not known: a branch was rewritten, or too much has changed.
 func (c change) files(ctx context.Context, objects *gitfetch.Store, s *source.Repository) (files string, known bool, err error) {
 	paths, known, err := objects.Differences(plumbing.NewHash(c.from), plumbing.NewHash(c.to), mostFiles, func(path string) bool {
 		return s.Wants([]string{path})
@@ -141,8 +141,8 @@ func (c change) files(ctx context.Context, objects *gitfetch.Store, s *source.Re
 	return files, true, nil
 }
 
-// The bounds of the messages that an artifact has: how many, the bytes of one, longer than any beginning that a pipeline may name, and those
-// of all; and how many older commits are looked at to know which are new.
+// The bounds of the messages that an artifact has: how many, the bytes of one, longer than any beginning that a pipeline may name, and
+// those of all; and how many older commits are looked at to know which are new.
 const (
 	mostMessages     = 100
 	mostBeginning    = 1000

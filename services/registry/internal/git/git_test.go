@@ -387,8 +387,8 @@ func TestAnArtifactHasTheFilesThatChanged(t *testing.T) {
 	}
 }
 
-// R4-26: an artifact of a branch has the messages of all commits since the one reported before, also of those that were pushed together with
-// another one, or merged; none where not all are known.
+// R4-26: an artifact of a branch has the messages of all commits since the one reported before, also of those that were pushed together
+// with another one, or merged; none where not all are known.
 func TestAnArtifactHasTheMessagesOfAllNewCommits(t *testing.T) {
 	t.Parallel()
 	f := setup(t, true)

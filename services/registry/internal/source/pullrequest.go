@@ -71,9 +71,9 @@ func orders(comment string) bool {
 	return len(words) > 0 && strings.EqualFold(words[0], "/lockstep") && !asks(comment)
 }
 
-// gitHubPull reads the events pull_request, issue_comment, pull_request_review and pull_request_review_comment of GitHub. What comes from a fork counts only once a member or a collaborator
-// asks: outsiders must not be able to cause work.
-// A bot, and an App that writes for a user, give no commands.
+// gitHubPull reads the events pull_request, issue_comment, pull_request_review and pull_request_review_comment of GitHub. What comes from
+// a fork counts only once a member or a collaborator asks: outsiders must not be able to cause work. A bot, and an App that writes for a
+// user, give no commands.
 func gitHubPull(header http.Header, top node) (func() core.ForgeDelivery, bool) {
 	switch header.Get("X-Github-Event") {
 	case "pull_request":
@@ -155,8 +155,8 @@ func likeGitHubPull(top node, pushed string) (core.PullRequest, bool) {
 	return p, own && (action == "opened" || action == "reopened" || action == "edited" || action == pushed)
 }
 
-// giteaReview is a review as Gitea and Forgejo report it: with its text, and without a number and a time of its own. Its number is made of all
-// that identifies it, and its time is that of the pull request, which it has changed.
+// giteaReview is a review as Gitea and Forgejo report it: with its text, and without a number and a time of its own. Its number is made
+// of all that identifies it, and its time is that of the pull request, which it has changed.
 func giteaReview(top node) core.ForgeDelivery {
 	pull, review, sender := top.in("pull_request"), top.in("review"), top.in("sender")
 	number, _ := pull.number("number")
@@ -164,7 +164,7 @@ func giteaReview(top node) core.ForgeDelivery {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %q %q %q", number, author, pull.text("updated_at"), review.text("type"), review.text("content")))
 	return likeComment(top, pull, review, sender, likeFields{
 		made: "reviewed", at: pull, time: "updated_at", body: "content",
-		number: event.Reviews + int64(binary.BigEndian.Uint64(sum[:])>>16), //nolint:gosec // of 48 bits
+		number: event.Reviews + int64(binary.BigEndian.Uint64(sum[:])>>16),
 	})
 }
 

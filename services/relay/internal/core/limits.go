@@ -31,7 +31,8 @@ type Limits struct {
 	Home string
 	// Unauthorized allows Applications that Lockstep has not created and that do not authorize it.
 	Unauthorized bool
-	// Requests are what http.request may be sent to: the beginnings of URLs, each with methods in front of it or for all. Here nil allows none.
+	// Requests are what http.request may be sent to: the beginnings of URLs, each with methods in front of it or for all. Here nil allows
+	// none.
 	Requests []string
 	// Objects bound the Functions on objects that Lockstep applies itself. Its zero value allows nothing.
 	Objects ObjectLimits

@@ -1,5 +1,5 @@
-// Package web sends the requests of programs from inside the cluster. Which requests are sent is decided before (core.Limits); it sees to it
-// that a credential goes where the operator of the relay has bound it to, and nowhere else, and that nothing leads elsewhere.
+// Package web sends the requests of programs from inside the cluster. Which requests are sent is decided before (core.Limits); it sees to
+// it that a credential goes where the operator of the relay has bound it to, and nowhere else, and that nothing leads elsewhere.
 package web
 
 import (
@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -159,4 +158,4 @@ func conceal(text string, secrets []string) string {
 }
 
 // String keeps values out of logs.
-func (c Credential) String() string { return fmt.Sprintf("credential %s", c.Name) }
+func (c Credential) String() string { return "credential " + c.Name }

@@ -47,25 +47,25 @@ func (u unwritten) head(context.Context, string) (string, error) { return "", u.
 
 func (u unwritten) resolve(context.Context, string) (string, error) { return "", u.no("its interface") }
 
-func (u unwritten) history(context.Context, string, int) ([]logged, error) {
+func (u unwritten) history(context.Context, string, int) ([]logged, error) { //nolint:unparam // of the interface
 	return nil, u.no("its interface")
 }
 
-func (u unwritten) stat(context.Context, string, string) (entry, error) {
+func (u unwritten) stat(context.Context, string, string) (entry, error) { //nolint:unparam // of the interface
 	return entry{}, u.no("its interface")
 }
 
-func (u unwritten) read(context.Context, string, string, entry) ([]byte, error) {
+func (u unwritten) read(context.Context, string, string, entry) ([]byte, error) { //nolint:unparam // of the interface
 	return nil, u.no("its interface")
 }
 
 func (u unwritten) add(context.Context, addition) (string, error) { return "", u.no("its interface") }
 
-func (u unwritten) deployment(context.Context, activity.DeploymentRequest) (deployed, error) {
+func (u unwritten) deployment(context.Context, activity.DeploymentRequest) (deployed, error) { //nolint:unparam // of the interface
 	return deployed{}, u.no("a deployment")
 }
 
-func (u unwritten) addDeployment(context.Context, activity.DeploymentRequest) (deployed, error) {
+func (u unwritten) addDeployment(context.Context, activity.DeploymentRequest) (deployed, error) { //nolint:unparam // of the interface
 	return deployed{}, u.no("a deployment")
 }
 
@@ -75,11 +75,11 @@ func (u unwritten) deploymentState(context.Context, int64, activity.DeploymentRe
 
 func (unwritten) shows(deployed, activity.DeploymentRequest) bool { return false }
 
-func (u unwritten) reading(context.Context, int64) (reading, error) {
+func (u unwritten) reading(context.Context, int64) (reading, error) { //nolint:unparam // of the interface
 	return reading{}, u.no("a plan on a pull request")
 }
 
-func (u unwritten) changed(context.Context, int64, int) ([]string, int, int, error) {
+func (u unwritten) changed(context.Context, int64, int) ([]string, int, int, error) { //nolint:unparam // of the interface
 	return nil, 0, 0, u.no("a plan on a pull request")
 }
 
@@ -93,9 +93,9 @@ func (u unwritten) mayWrite(context.Context, string) (bool, error) {
 
 func (u unwritten) account(context.Context) (int64, error) { return 0, u.no("a comment") }
 
-func (u unwritten) comments(context.Context, int64) ([]comment, error) { return nil, u.no("a comment") }
+func (u unwritten) comments(context.Context, int64) ([]comment, error) { return nil, u.no("a comment") } //nolint:unparam // of the interface
 
-func (u unwritten) addComment(context.Context, int64, string) (comment, error) {
+func (u unwritten) addComment(context.Context, int64, string) (comment, error) { //nolint:unparam // of the interface
 	return comment{}, u.no("a comment")
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// D53: folders and files of one commit are read together, and within bounds. What stands for something elsewhere is not left out in silence.
+// D53: folders and files of one commit are read together, and within bounds. What stands for something elsewhere is not left out in
+// silence.
 func TestReadTree(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -39,8 +39,9 @@ const editCases = `{"program": "edit.star",
    "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "beef", "link": ""}}}
  ]}`
 
-// R4-28: the program of the domain service that edits files commits, or proposes, only what changes, all of it made from one commit, and reports
-// what came of it. Where the files have the values, which may be by an earlier run whose answer was lost, it says in which commit.
+// R4-28: the program of the domain service that edits files commits, or proposes, only what changes, all of it made from one commit, and
+// reports what came of it. Where the files have the values, which may be by an earlier run whose answer was lost, it says in which
+// commit.
 func TestTheProgramThatEditsFiles(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "..", "..", "domain", "internal", "core", "trigger", "edit.star"))

@@ -2,10 +2,11 @@ package render
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
+	"log" //nolint:depguard // what the library writes to it is dropped
 	"log/slog"
 	"maps"
 	"path"
@@ -69,7 +70,7 @@ func helm(q activity.HelmRequest) (activity.Rendered, error) {
 	if err := fit(c, coalesced); err != nil {
 		return activity.Rendered{}, err
 	}
-	files, err := new(engine.Engine).Render(c, shown)
+	files, err := new(engine.Engine).RenderWithContext(context.Background(), c, shown)
 	if err != nil {
 		return activity.Rendered{}, fmt.Errorf("helm: %w", err)
 	}
@@ -223,7 +224,7 @@ func fits(text []byte, values map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("decode the values: %w", err)
 	}
-	return schema.Validate(instance) //nolint:wrapcheck // it is about the values, and the caller says of which chart
+	return schema.Validate(instance)
 }
 
 // hooked refuses a chart with hooks other than tests: nothing would run them.

@@ -41,7 +41,7 @@ func renderer(t *testing.T) *render.Renderer {
 func files(pairs ...string) map[string][]byte {
 	all := map[string][]byte{}
 	for i := 0; i < len(pairs); i += 2 {
-		all[pairs[i]] = []byte(pairs[i+1])
+		all[pairs[i]] = []byte(pairs[i+1]) //nolint:gosec // they are pairs
 	}
 	return all
 }

@@ -23,8 +23,8 @@ type TasksConfig struct {
 	Clock  clock.Clock
 }
 
-// Tasks compute something from content that nobody here vouches for, each in a child of its own that ends with it: what was computed for one
-// organization leaves nothing behind for another.
+// Tasks compute something from content that nobody here vouches for, each in a child of its own that ends with it: what was computed for
+// one organization leaves nothing behind for another.
 type Tasks struct {
 	TasksConfig
 	slots   *fair.Slots
@@ -49,7 +49,8 @@ func (t *Tasks) Close() { t.spawner.stop() }
 const taskFactor = 3
 
 // Do has a child compute the answer to a request. Organizations take turns. The error is Refused if the task takes more memory or time than
-// it may, Unavailable if no child could be started or the context ends, which ends the child, and Invalid with the text of what compute has answered as its error.
+// it may, Unavailable if no child could be started or the context ends, which ends the child, and Invalid with the text of what compute
+// has answered as its error.
 func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte, error) {
 	if os.Getenv(marker) != "" {
 		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call ServeTask")

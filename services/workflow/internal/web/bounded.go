@@ -26,7 +26,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Accept-Encoding", "identity") // otherwise the transport asks for packed answers, and unpacks them
 	response, err := b.next.RoundTrip(r)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is the transport's, for the library that asked
+		return nil, err
 	}
 	response.Body = &boundedBody{response.Body, r.URL.Host, b.most.Load()}
 	return response, nil
@@ -48,7 +48,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, b.exceeded()
 	}
-	return n, err //nolint:wrapcheck // io.EOF is compared
+	return n, err
 }
 
 func (b *boundedBody) exceeded() error {

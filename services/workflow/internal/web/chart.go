@@ -49,8 +49,8 @@ func parseChart(reference string) (name.Reference, error) {
 
 var _ activity.Charts = (*Client)(nil)
 
-// Pull implements activity.Charts. Which registries may be reached is the decision of the transport, as for every request. The registry says
-// which server issues tokens, and that server gets the credential: a credential that may be sent to the registry is trusted to it.
+// Pull implements activity.Charts. Which registries may be reached is the decision of the transport, as for every request. The registry
+// says which server issues tokens, and that server gets the credential: a credential that may be sent to the registry is trusted to it.
 func (c *Client) Pull(ctx context.Context, q activity.ChartRequest) (out activity.Chart, err error) {
 	ref, err := parseChart(q.Reference)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
-	"log"
+	"log" //nolint:depguard // the registry of the test takes one
 	"net/http"
 	"net/http/httptest"
 	"os"

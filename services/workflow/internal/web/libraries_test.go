@@ -16,8 +16,8 @@ import (
 )
 
 // D62: what is signed with two secrets passes the libraries that Standard Webhooks publishes for other languages, in the receivers of
-// docs/examples/webhook, by either secret; another body, another id, an older time and a third secret do not. What is missing on a machine is
-// left out; `make clients` installs it.
+// docs/examples/webhook, by either secret; another body, another id, an older time and a third secret do not. What is missing on a
+// machine is left out; `make clients` installs it.
 func TestSignedRequestsPassTheLibrariesOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Abs("../../../../docs/examples/webhook")

@@ -33,8 +33,8 @@ func TestTheQueryForBackstageIsOfTheSchema(t *testing.T) {
 	}
 }
 
-// D62: the schema has every moment that a route may choose, and every kind of channel: what is answered is what the schema allows, and what a
-// preview is asked for is taken.
+// D62: the schema has every moment that a route may choose, and every kind of channel: what is answered is what the schema allows, and
+// what a preview is asked for is taken.
 func TestTheSchemaHasAllMoments(t *testing.T) {
 	t.Parallel()
 	schema := exec.NewExecutableSchema(exec.Config{Resolvers: resolvers{}}).Schema()

@@ -122,7 +122,7 @@ func brings(m core.NotificationMoment) bool {
 // itself is a moment about an environment or an artifact as an event; false for any other one, and for an artifact that is not known any
 // more.
 func (u *UseCases) itself(ctx context.Context, tx Tx, n core.Notification, e DeliveryEvent) (DeliveryEvent, bool, error) {
-	switch n.Moment { //nolint:exhaustive // the others are about something else
+	switch n.Moment {
 	case core.MomentEnvironmentCreated, core.MomentEnvironmentRestored:
 		e.Type = EnvironmentCreated
 	case core.MomentEnvironmentChanged:

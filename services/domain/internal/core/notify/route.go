@@ -443,7 +443,7 @@ func (f facts) to(
 		}
 		m.RouteID, m.Quiet = r.ID, config.Quiet.stored()
 		var digest time.Time
-		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() && !(n.Moment.ForTools() && interchanges(c)) {
+		if m.DueAt, digest = config.due(n.Moment, now); !digest.IsZero() && (!n.Moment.ForTools() || !interchanges(c)) {
 			m.Key, m.RolloutID = fmt.Sprintf("digest:%d:%d", r.ID, digest.Unix()), 0
 		}
 		return m, true, nil

@@ -93,7 +93,7 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 
 // ofEnvironment is what was done to an environment.
 func ofEnvironment(m core.NotificationMoment) string {
-	switch m { //nolint:exhaustive // the others are about no environment itself
+	switch m {
 	case core.MomentEnvironmentCreated:
 		return "created"
 	case core.MomentEnvironmentArchived:

@@ -87,7 +87,9 @@ func (u *UseCases) ReviewInstallation(ctx context.Context, only []int64) (failed
 		}
 	}
 	failed, err = u.each(ctx, only, "review what policies have stopped", func(int64) func(context.Context, Tx) error {
-		return func(ctx context.Context, tx Tx) error { return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now()) }
+		return func(ctx context.Context, tx Tx) error {
+			return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now())
+		}
 	})
 	u.wake()
 	if err != nil {

@@ -28,7 +28,8 @@ type Store interface {
 	OrganizationsWithPolicySets(ctx context.Context, behind int64, most int) ([]int64, error)
 	// OrganizationsStoppedBy are those in which passages are stopped by a kind of control.
 	OrganizationsStoppedBy(ctx context.Context, kind core.StopKind) ([]int64, error)
-	// PoliciesReviewed is the digest of the sets of the installation by which everything was evaluated again last; empty before the first time.
+	// PoliciesReviewed is the digest of the sets of the installation by which everything was evaluated again last; empty before the first
+	// time.
 	PoliciesReviewed(ctx context.Context) (string, error)
 	SavePoliciesReviewed(ctx context.Context, digest string) error
 }
@@ -359,8 +360,8 @@ func (u *UseCases) problems(text string, names Names) (problems, warnings []poli
 	return problems, warnings
 }
 
-// doubt is why what a policy names may not be what its author meant, although it is stored: Functions come with workers, and members, agents,
-// drivers and services come and go while policies name them. It is empty for what the organization has.
+// doubt is why what a policy names may not be what its author meant, although it is stored: Functions come with workers, and members,
+// agents, drivers and services come and go while policies name them. It is empty for what the organization has.
 func (n Names) doubt(r policy.Reference) string {
 	known, named := map[policy.ReferenceKind][]string{
 		policy.ReferenceAgent: n.Agents, policy.ReferenceService: n.Services, policy.ReferenceDriver: n.Drivers,

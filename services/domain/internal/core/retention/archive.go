@@ -38,8 +38,8 @@ type Archive interface {
 	Keep(ctx context.Context, b Batch) (Object, error)
 }
 
-// Archived reports whether rows of a kind go to the archive, where there is one. Answers to requests are of no use to anybody later, and what
-// is left of a session is the digest of a secret.
+// Archived reports whether rows of a kind go to the archive, where there is one. Answers to requests are of no use to anybody later, and
+// what is left of a session is the digest of a secret.
 func (k Kind) Archived() bool { return k != Requests && k != SignIns }
 
 // Archiving has what DeleteDue deletes kept in an archive; counted is called with how many rows were archived and deleted, or failed to be

@@ -268,9 +268,9 @@ func (r *run) err() error {
 	return errors.Join(r.errs...)
 }
 
-// DeleteDue deletes the due rows of every organization, up to a thousand in each transaction, and where there is an archive after it has kept
-// them. Organizations and kinds take turns of one transaction, in random order, so that none has to wait for the end of another. What fails
-// is left for the next time, and does not stop the others. If something fails, it also returns what it has deleted.
+// DeleteDue deletes the due rows of every organization, up to a thousand in each transaction, and where there is an archive after it has
+// kept them. Organizations and kinds take turns of one transaction, in random order, so that none has to wait for the end of another.
+// What fails is left for the next time, and does not stop the others. If something fails, it also returns what it has deleted.
 func (u *UseCases) DeleteDue(ctx context.Context) ([]Deleted, error) {
 	turns, err := u.turns(ctx)
 	if err != nil {
@@ -311,7 +311,7 @@ func (u *UseCases) turns(ctx context.Context) (turns []Deleted, err error) {
 			}
 		}
 		if p.After = organizations.EndCursor(); !organizations.HasNext {
-			rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+			rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] }) //nolint:gosec // whose turn is first is no secret
 			return turns, nil
 		}
 	}

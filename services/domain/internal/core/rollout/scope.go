@@ -306,8 +306,8 @@ func (p *plan) skipSteps(ctx context.Context, tx Tx, organization int64, w wish)
 // mostRollouts is among how many rollouts the last one is looked for that was completed in an environment.
 const mostRollouts = 100
 
-// onlyVersions reports whether nothing but versions may be new: in each environment pipeline, inputs, driver and its configuration are those of
-// the rollout that was completed there last, no rollout has touched it since, and no service of what is live is missing.
+// onlyVersions reports whether nothing but versions may be new: in each environment pipeline, inputs, driver and its configuration are
+// those of the rollout that was completed there last, no rollout has touched it since, and no service of what is live is missing.
 func (p *plan) onlyVersions(ctx context.Context, tx Tx, organization int64) (bool, error) {
 	latest, err := tx.RolloutsByApplication(ctx, organization, []int64{p.application.ID}, core.Page{First: mostRollouts})
 	if err != nil {

@@ -345,8 +345,8 @@ func (u *UseCases) saveEdit(ctx context.Context, organization int64, s core.Trig
 	return err
 }
 
-// makeEdit begins the run of an edit, or looks at it. What calls the engine is outside of any transaction: a crash before the answer has the
-// call repeated, with the same id and inputs.
+// makeEdit begins the run of an edit, or looks at it. What calls the engine is outside of any transaction: a crash before the answer has
+// the call repeated, with the same id and inputs.
 func (u *UseCases) makeEdit(ctx, called context.Context, organization int64, s core.TriggerSignal) error {
 	e, now := *s.Edit, u.clock.Now()
 	run := id.TriggerEditRun(s.ID, e.Attempt+1)

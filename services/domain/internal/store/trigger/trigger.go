@@ -35,7 +35,7 @@ func signal(r query.TriggerSignal) core.TriggerSignal {
 	}
 	return core.TriggerSignal{
 		Edit: edit,
-		ID: r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
+		ID:   r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
 		Outcome: core.TriggerOutcome(r.Outcome), Reason: r.Reason, VersionSetID: orZero(r.VersionSetID), RolloutID: orZero(r.RolloutID),
 	}
 }
@@ -236,7 +236,7 @@ func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e
 		return fmt.Errorf("write the edit of signal %d: %w", signal, err)
 	}
 	err = w.Q.SaveSignalEdit(ctx, query.SaveSignalEditParams{
-		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due, //nolint:gosec // a handful
+		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due,
 	})
 	return pg.Classify(err, "keep the edit of signal %d", signal)
 }

@@ -20,7 +20,8 @@ func TestAFileIsEdited(t *testing.T) {
 		after  string
 	}{
 		"yaml": {
-			"# v\napi:\n  image: {tag: \"1.0\"}   # kept\n  replicas: 2\n", manifest.Edit{YAML: "api.image.tag", Value: "1.1"},
+			"# v\napi:\n  image: {tag: \"1.0\"}   # kept\n  replicas: 2\n",
+			manifest.Edit{YAML: "api.image.tag", Value: "1.1"},
 			"# v\napi:\n  image: {tag: \"1.1\"}   # kept\n  replicas: 2\n",
 		},
 		"a number of yaml":  {"replicas: 2\nname: a\n", manifest.Edit{YAML: "replicas", Value: "3"}, "replicas: 3\nname: a\n"},
