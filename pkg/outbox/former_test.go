@@ -26,7 +26,8 @@ var former = struct{ lock, add, addNumbered, number, fresh, sent string }{
 		ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING`,
 	addNumbered: `WITH moved AS (
 		UPDATE outbox_cursor SET position = outbox_cursor.position + 1
-		WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED) RETURNING position
+		WHERE outbox_cursor.only_row AND (SELECT free.only_row FROM outbox_cursor free WHERE free.only_row FOR UPDATE SKIP LOCKED)
+		RETURNING position
 	) INSERT INTO outbox (source, event_id, event, receipted, position) SELECT $1, $2, $3::json, true,
 		CASE WHEN NOT EXISTS (SELECT FROM outbox ahead WHERE ahead.receipted AND ahead.position IS NULL) THEN moved.position END FROM moved`,
 	number: `WITH fresh AS (

@@ -17,7 +17,10 @@ const built = `{"build":{"tag":"1.1","digest":"sha256:a"}}`
 // built sends an event whose files are edited.
 func (w winter) built(id, data string) {
 	w.t.Helper()
-	_, err := w.triggers.SendEvent(w.t.Context(), user(), trigger.Event{ID: id, Source: "/ci", Type: "build.passed", Data: json.RawMessage(data)})
+	_, err := w.triggers.SendEvent(w.t.Context(), user(), trigger.Event{
+		ID: id, Source: "/ci", Type: "build.passed",
+		Data: json.RawMessage(data),
+	})
 	w.ok(err)
 }
 

@@ -92,7 +92,10 @@ func TestAnEventEditsFiles(t *testing.T) {
 	w.trigger(core.TriggerEvent, editing)
 	send := func(id, data string) {
 		t.Helper()
-		_, err := w.triggers.SendEvent(t.Context(), user(), trigger.Event{ID: id, Source: "/ci", Type: "build.passed", Data: json.RawMessage(data)})
+		_, err := w.triggers.SendEvent(t.Context(), user(), trigger.Event{
+			ID: id, Source: "/ci", Type: "build.passed",
+			Data: json.RawMessage(data),
+		})
 		w.ok(err)
 	}
 	// later lets a lease or a pause pass, and answers the last line.

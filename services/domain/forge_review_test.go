@@ -48,7 +48,8 @@ func TestCommandsInReviews(t *testing.T) {
 // inReview is a command in a review.
 func inReview(data event.PullRequestCommented, maybeApp bool) event.PullRequestReviewed {
 	return event.PullRequestReviewed{
-		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author,
+		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
+		Author: data.Author,
 		MadeAt: data.MadeAt, Text: data.Text, MaybeApp: maybeApp,
 	}
 }

@@ -88,14 +88,20 @@ func TestMessagesOfFailuresAsTheyHappen(t *testing.T) {
 		}},
 		"an output of a script": {func(p postal) {
 			r := p.rollout(p.set)
-			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{RolloutID: r.ID, Reason: strings.Repeat("\x1b[31mE\x1b[0m\a <b>&\n\t", 2) + "\u202etxt"})
+			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{
+				RolloutID: r.ID,
+				Reason:    strings.Repeat("\x1b[31mE\x1b[0m\a <b>&\n\t", 2) + "\u202etxt",
+			})
 		}, []string{
 			"shop: rollout to set-1, failed", "user began the rollout: test", "It brings api 1.1, web 1.1", "the rollout failed: E <b>& E <b>& txt",
 			"staging: pending; production: pending", "What to do: find out why it failed, then begin another rollout or roll it back.",
 		}},
 		"a reason without an end": {func(p postal) {
 			r := p.rollout(p.set)
-			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{RolloutID: r.ID, Reason: strings.Repeat("no space left on device ", 100)})
+			p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutFailed{
+				RolloutID: r.ID,
+				Reason:    strings.Repeat("no space left on device ", 100),
+			})
 		}, []string{
 			"shop: rollout to set-1, failed", "user began the rollout: test", "It brings api 1.1, web 1.1",
 			("the rollout failed: " + strings.Repeat("no space left on device ", 12))[:289] + "…", // beside the time of day

@@ -17,7 +17,8 @@ func (p postal) flood(many int) {
 	var version int64
 	p.ok(p.pool.QueryRow(p.t.Context(), `SELECT max(id) FROM cd_versions`).Scan(&version))
 	_, err := p.pool.Exec(p.t.Context(), `INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject)
-		SELECT $1, 'artifact_published', 'flood:' || i, $2, $2, $3, $4, 'x' FROM generate_series(1, $5::int) i`, org, p.now.Now(), p.application.ID, version, many)
+		SELECT $1, 'artifact_published', 'flood:' || i, $2, $2, $3, $4, 'x' FROM generate_series(1, $5::int) i`, org, p.now.Now(),
+		p.application.ID, version, many)
 	p.ok(err)
 }
 

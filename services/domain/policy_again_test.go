@@ -125,7 +125,8 @@ func TestPolicySetsAreAnnouncedAgain(t *testing.T) {
 	w.ok(err)
 	w.throughout(w.policies.AnnounceAgain)
 	rows, err := w.pool.Query(t.Context(), `SELECT (event->'data'->>'name') || ' ' || (event->'data'->>'version') || ' ' ||
-		(event->'data'->>'text' <> '') || ' ' || COALESCE(event->'data'->>'application_labels', '') FROM outbox WHERE event->>'type' = $1 ORDER BY id`,
+		(event->'data'->>'text' <> '') || ' ' || COALESCE(event->'data'->>'application_labels', '') FROM outbox WHERE event->>'type'
+		= $1 ORDER BY id`,
 		event.TypePolicySetChanged)
 	w.ok(err)
 	var sent []string

@@ -14,7 +14,8 @@ import (
 // small denies what is larger than two lines of one file, or whose size is not known.
 const small = allowed + `@id("small") @message("at most two lines of one file")
 forbid (principal, action in [Action::"environment.enter", Action::"gate.pass"], resource == Environment::"production")
-unless { context has change && context.change has lines && context.change has files && context.change.lines <= 2 && context.change.files == 1 };`
+unless { context has change && context.change has lines && context.change has files && context.change.lines <= 2 &&
+context.change.files == 1 };`
 
 // lines is a change of a file of production.
 func lines(of string) event.FileChange {

@@ -203,7 +203,8 @@ func TestWhatIsNoLongerDueIsNotDeleted(t *testing.T) {
 	var used int64
 	during = func() {
 		s.ok(s.pool.QueryRow(t.Context(), `UPDATE cd_handoffs SET updated_at = now()
-			WHERE id = (SELECT min(id) FROM cd_handoffs WHERE organization_id = 1 AND state = 'done' AND subject_kind <> 'rollout') RETURNING id`).Scan(&used))
+			WHERE id = (SELECT min(id) FROM cd_handoffs WHERE organization_id = 1 AND state = 'done' AND subject_kind <> 'rollout')
+			RETURNING id`).Scan(&used))
 	}
 	_, err = u.DeleteDue(t.Context())
 	s.ok(err)

@@ -186,7 +186,8 @@ func commentReport(e event.Event) (chat.CommentReport, error) {
 		return chat.CommentReport{}, err
 	}
 	return commandReport(e, event.PullRequestReviewed{
-		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID, Author: data.Author,
+		Hook: data.Hook, Repository: data.Repository, Number: data.Number, CommentID: data.CommentID, AuthorID: data.AuthorID,
+		Author: data.Author,
 		MadeAt: data.MadeAt, Text: data.Text,
 	})
 }

@@ -74,7 +74,8 @@ type Runner struct {
 // NewRunner returns a Runner.
 func NewRunner(d RunnerDeps) *Runner {
 	return &Runner{
-		cluster: d.Cluster, objects: d.Objects, web: d.Web, sent: &answers{now: d.Clock.Now}, clock: d.Clock, log: d.Log, poll: d.Poll, limits: d.Limits,
+		cluster: d.Cluster, objects: d.Objects, web: d.Web, sent: &answers{now: d.Clock.Now}, clock: d.Clock, log: d.Log, poll: d.Poll,
+		limits: d.Limits,
 	}
 }
 

@@ -123,7 +123,8 @@ func TestAChartIsPulled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := guarded.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/private/api:1"}); !fault.Is(err, fault.Refused) {
+	if _, err := guarded.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/private/api:1"}); !fault.Is(err,
+		fault.Refused) {
 		t.Errorf("a registry that is not public: %v, expected Refused", err)
 	}
 }

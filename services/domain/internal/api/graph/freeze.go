@@ -68,7 +68,10 @@ func (versionSet) Vetoes(ctx context.Context, v *model.VersionSet) ([]model.Veto
 
 // StartFreeze sets a freeze.
 func (m mutation) StartFreeze(ctx context.Context, in model.StartFreezeInput) (p model.StartFreezePayload, err error) {
-	n := freeze.NewFreeze{Tiers: in.Tiers, Rollbacks: in.Rollbacks != nil && *in.Rollbacks, Reason: in.Reason, Incident: orEmpty(in.Incident), EndsAt: in.EndsAt}
+	n := freeze.NewFreeze{
+		Tiers: in.Tiers, Rollbacks: in.Rollbacks != nil && *in.Rollbacks, Reason: in.Reason,
+		Incident: orEmpty(in.Incident), EndsAt: in.EndsAt,
+	}
 	if in.StartsAt != nil {
 		n.StartsAt = *in.StartsAt
 	}

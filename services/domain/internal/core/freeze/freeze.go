@@ -139,7 +139,8 @@ func tooMany(err error, many, most int) error {
 // check finds what is wrong with a request.
 func (n NewFreeze) check(now time.Time) error {
 	found := checkReason(n.Reason)
-	if len(n.Incident) > core.MaxIncident || strings.TrimSpace(n.Incident) != n.Incident || strings.ContainsFunc(n.Incident, unicode.IsControl) {
+	if len(n.Incident) > core.MaxIncident || strings.TrimSpace(n.Incident) != n.Incident ||
+		strings.ContainsFunc(n.Incident, unicode.IsControl) {
 		found = append(found, fault.Field{Name: "/incident", Problem: fmt.Sprintf(
 			"found %.120q; expected at most %d bytes of one line, such as INC-99", n.Incident, core.MaxIncident,
 		)})

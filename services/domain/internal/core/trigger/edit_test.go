@@ -21,7 +21,8 @@ func TestEditsAreMadeInOrder(t *testing.T) {
 		decides []int64
 	}{
 		"the first": {
-			all: []core.TriggerSignal{signal(1, core.EditPending, 0), signal(2, core.EditPending, 0)}, editing: 1, waits: true, decides: []int64{1, 2},
+			all: []core.TriggerSignal{signal(1, core.EditPending, 0), signal(2, core.EditPending, 0)}, editing: 1, waits: true,
+			decides: []int64{1, 2},
 		},
 		"one is under way":    {all: []core.TriggerSignal{signal(1, core.EditPending, 1), signal(2, core.EditPending, 0)}, waits: true, decides: []int64{2}},
 		"the first has ended": {all: []core.TriggerSignal{signal(1, core.EditCommitted, 0), signal(2, core.EditPending, 1)}, decides: []int64{1}},

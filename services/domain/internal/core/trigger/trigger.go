@@ -156,7 +156,8 @@ func New(d Deps) *UseCases {
 		d.Aside = func(ctx context.Context, call func(context.Context) error) error { return call(ctx) }
 	}
 	return &UseCases{
-		store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, engine: d.Engine, clock: d.Clock, aside: d.Aside, wake: d.Wake,
+		store: d.Store, rollouts: d.Rollouts, ranges: d.Ranges, sources: d.Sources, engine: d.Engine, clock: d.Clock, aside: d.Aside,
+		wake:  d.Wake,
 		began: d.Began,
 	}
 }

@@ -42,7 +42,8 @@ func (v waitView) wave(e core.RolloutEnvironment, environment core.Environment) 
 		what = "the end"
 	}
 	w := Wait{
-		Kind: WaitHealth, Status: WaitPending, Subject: environment.Name, EnvironmentID: e.EnvironmentID, Until: verdict.Until, Resolver: "the clusters",
+		Kind: WaitHealth, Status: WaitPending, Subject: environment.Name, EnvironmentID: e.EnvironmentID, Until: verdict.Until,
+		Resolver: "the clusters",
 		Detail: fmt.Sprintf("%s of %q waits: %s; %d of %d targets are healthy, %d failed", what, environment.Name, verdict.Waits, of.Healthy, of.Targets,
 			of.Failed),
 	}

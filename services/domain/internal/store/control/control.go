@@ -26,7 +26,8 @@ func author(kind string, id int64, name string) core.Author {
 // Freeze is a row as the core has it.
 func Freeze(r query.Freeze) core.Freeze {
 	f := core.Freeze{
-		ID: r.ID, EnvironmentIDs: r.EnvironmentIds, ApplicationIDs: r.ApplicationIds, Rollbacks: r.Rollbacks, Reason: r.Reason, Incident: r.Incident,
+		ID: r.ID, EnvironmentIDs: r.EnvironmentIds, ApplicationIDs: r.ApplicationIds, Rollbacks: r.Rollbacks, Reason: r.Reason,
+		Incident: r.Incident,
 		StartsAt: r.StartsAt, EndsAt: r.EndsAt, BoundedFrom: r.BoundedFrom, EndedAt: r.EndedAt,
 		Author: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), CreatedAt: r.CreatedAt,
 	}

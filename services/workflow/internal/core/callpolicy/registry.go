@@ -165,7 +165,10 @@ func newer(known, others map[string]int) bool {
 // compile makes the sets of an organization ready. What cannot be read here denies every call of the organization: it was valid where it
 // was written. The sets of the installation come first, as their own level.
 func compile(all []Set, installation *organization) *organization {
-	o := &organization{versions: map[string]int{}, groups: map[string]bool{}, combined: map[string]*policy.CallSet{}, memo: policy.NewMemo(remembered)}
+	o := &organization{
+		versions: map[string]int{}, groups: map[string]bool{}, combined: map[string]*policy.CallSet{},
+		memo: policy.NewMemo(remembered),
+	}
 	if installation != nil {
 		o.sets, o.above = slices.Clone(installation.sets), len(installation.sets)
 		o.brokenSet, o.broken = installation.brokenSet, installation.broken
