@@ -59,12 +59,12 @@ func (s *Sender) drop(lane int16) {
 const theSenders = `-- name: TheSenders :many
 WITH locks AS (
     SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = (SELECT d.oid FROM pg_database d WHERE
-d.datname = current_database())
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 )
 SELECT member.pid, array(
-    SELECT k.lane FROM outbox_lane k JOIN locks ON locks.key = hashtextextended(current_schema() || '/outbox/lane/' || k.lane,
-0) WHERE locks.pid = member.pid
+    SELECT k.lane FROM outbox_lane k JOIN locks ON locks.key = hashtextextended(current_schema() || '/outbox/lane/' || k.lane, 0)
+    WHERE locks.pid = member.pid
 )
 FROM locks AS member WHERE member.key = hashtextextended(current_schema() || '/outbox/' || $1::text, 0)
 ORDER BY member.pid`

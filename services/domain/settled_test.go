@@ -390,7 +390,7 @@ func TestDaysOfRulesDoNotDependOnTheTimeZone(t *testing.T) {
 	}
 }
 
-// D65: what was changed in the bucket, moved there, lost or is another installation's is told, and does not hide what is behind it.
+// D65: what was changed in the bucket, moved there, lost or is another installation's is reported, and does not hide what is behind it.
 func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -219,7 +219,7 @@ func (u *UseCases) beginComment(ctx context.Context, tx Tx, r CommentReport, c *
 	}
 	c.ID, c.interrupted = before.ID, before.BegunAt != nil
 	refused := r.MaybeApp && c.order.decides()
-	if refused { // whoever has written it
+	if refused { // no matter who wrote it
 		c.outcome, c.answer = "refused", "Nothing was done: the forge does not say of a review whether an App has written it for you. "+
 			"Write the command as a comment of the conversation."
 	} else if c.order.verb != verbLink {

@@ -96,5 +96,5 @@ func (u *UseCases) archiveSome(ctx context.Context, t *Deleted, r *run) (more bo
 	}
 	u.counted("archived", deleted)
 	t.Rows += deleted
-	return deleted == len(ids)
+	return deleted > 0 // also if some were in use, or others have become due before them
 }

@@ -238,7 +238,7 @@ type Deleted struct {
 }
 
 // mostFailures is how many failures in a row mean that the database, or the archive, is away: what is left is for the next time. It is also
-// how many of the errors are told.
+// how many of the errors are reported.
 const mostFailures = 10
 
 // run is one of DeleteDue.
