@@ -117,7 +117,7 @@ func (s *service) attempt(
 			return
 		}
 		s.log.WarnContext(
-			ctx, "what concerns policies failed; will retry", slog.String("what", what), slog.Int("organizations", len(failed)), slog.Any(telemetry.KeyError, err),
+			ctx, "keeping policies up to date failed; will retry", slog.String("task", what), slog.Int("organizations", len(failed)), slog.Any(telemetry.KeyError, err),
 		)
 		left, waited = failed, waited+wait
 		pause(ctx, wait)
