@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+
+	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
 // Definition is one entry of the catalogue.
@@ -91,7 +93,7 @@ func registryEvents() []Definition {
 		}, "By the registry service, when a forge reports a comment with a command to a hook of an organization. The domain service performs it "+
 			"for the member who has linked the account, if the pull request is that of a proposed change.", EmitterRegistry),
 		define(PathRegistry, "", PullRequestReviewed{
-			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, CommentID: Reviews + 1901, AuthorID: 42, Author: "ann",
+			Hook: "7f3a9c52e1b84d06", Repository: "https://github.com/shop/config", Number: 7, CommentID: id.Reviews + 1901, AuthorID: 42, Author: "ann",
 			MadeAt: "2026-03-25T10:00:00Z", Text: "/lockstep why", MaybeApp: true,
 		}, "By the registry service, when a forge reports a review with a command, or a comment in one, to a hook of an organization. The domain "+
 			"service performs it as one of a comment, but decides nothing by it where an App may have written it.", EmitterRegistry),

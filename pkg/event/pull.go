@@ -1,7 +1,5 @@
 package event
 
-import "fmt"
-
 // PullRequestReported is com.gitlab.cd.pull_request.reported: a pull request at a forge, or merge request, may have changed, or its plan
 // was asked for. What it is, the forge is asked for.
 type PullRequestReported struct {
@@ -55,24 +53,6 @@ type PullRequestReviewed struct {
 	Text string `json:"text" jsonschema:"minLength=1,maxLength=2000"`
 	// MaybeApp is true if the forge does not say whether an App has written it for the user.
 	MaybeApp bool `json:"maybe_app,omitempty"`
-}
-
-// What forges count apart from comments: the numbers of comments in reviews, and of reviews, in PullRequestReviewed begin here.
-const (
-	ReviewComments int64 = 1 << 60
-	Reviews        int64 = 1 << 61
-)
-
-// NameOfComment is what people call a comment or a review by its number in events.
-func NameOfComment(id int64) string {
-	switch {
-	case id >= Reviews:
-		return fmt.Sprintf("review %d", id-Reviews)
-	case id >= ReviewComments:
-		return fmt.Sprintf("review comment %d", id-ReviewComments)
-	default:
-		return fmt.Sprintf("comment %d", id)
-	}
 }
 
 // PullRequestRead is com.gitlab.cd.pull_request.read: what a run has found out about a pull request.

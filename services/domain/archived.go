@@ -123,7 +123,7 @@ type wanted struct {
 }
 
 // Read writes the archived rows of a kind as JSON lines: with what the database has recorded, exactly those that were deleted, each once.
-// Without, all that are in the bucket: rows that are there several times with the same content once, but one that came into use after it
+// Without, all that are in the bucket: rows that occur several times with the same content once, but one that came into use after it
 // was archived with each content. An object that is missing, or is not what was stored, is passed to found, and the others are read; the
 // error is Terminal then.
 func (a archived) Read(ctx context.Context, s wanted, out io.Writer, found func(error)) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
 // D63: where the forge does not say whether an App has written a command for the user, as in reviews at GitHub, it shows what it would in a
@@ -23,23 +24,23 @@ func TestCommandsInReviews(t *testing.T) {
 		c.publish(c.brings(org, inReview(data, maybeApp)))
 		return c.kept(data.CommentID)
 	}
-	outcome, answer := review(event.Reviews, true, "/lockstep status")
+	outcome, answer := review(id.Reviews, true, "/lockstep status")
 	c.hears("answered", "staging", outcome, answer)
-	outcome, answer = review(event.ReviewComments, true, "/lockstep why")
+	outcome, answer = review(id.ReviewComments, true, "/lockstep why")
 	c.hears("answered", "production", outcome, answer)
 	approve := fmt.Sprintf("/lockstep approve %d", c.question())
 	for first, text := range map[int64]string{
-		event.Reviews + 1: approve, event.Reviews + 2: strings.Replace(approve, "approve", "reject", 1), event.ReviewComments + 3: "/lockstep freeze 2h x",
-		event.ReviewComments + 4: "/lockstep link ABCDEFGH",
+		id.Reviews + 1: approve, id.Reviews + 2: strings.Replace(approve, "approve", "reject", 1), id.ReviewComments + 3: "/lockstep freeze 2h x",
+		id.ReviewComments + 4: "/lockstep link ABCDEFGH",
 	} {
 		outcome, answer = review(first, true, text)
 		c.hears("refused", "does not say of a review whether an App has written it", outcome, answer)
 	}
 	c.want(c.approvals(), 0)
 	c.want(c.countOf(`SELECT count(*) FROM cd_freezes`), 0)
-	outcome, answer = review(event.Reviews+6, true, "/lockstep approve") // what asks
+	outcome, answer = review(id.Reviews+6, true, "/lockstep approve") // what asks
 	c.hears("answered", "production", outcome, answer)
-	outcome, answer = review(event.Reviews+7, false, approve)
+	outcome, answer = review(id.Reviews+7, false, approve)
 	c.hears("answered", "", outcome, answer)
 	c.want(c.approvals(), 1)
 	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'approve' AND reason LIKE '%in review 5007 on git.test/shop/config#3 as ann%'`), 1)
@@ -60,7 +61,7 @@ func TestAReviewIsRefusedOnce(t *testing.T) {
 	c := comments(t)
 	c.links(70, "ann", person(7, "release"))
 	data := c.written(70, "ann", "/lockstep freeze 2h x")
-	data.CommentID = event.Reviews + 5000
+	data.CommentID = id.Reviews + 5000
 	c.publish(c.brings(org, inReview(data, true)))
 	data.Hook = c.hooks("git.test/shop/*", true).Key
 	c.publish(c.brings(org, inReview(data, true)))

@@ -301,7 +301,7 @@ func TestOneOrganizationDoesNotStopTheOthers(t *testing.T) {
 		})
 	})).DeleteDue(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "organization 1") {
-		t.Errorf("the failure is not told: %v", err)
+		t.Errorf("the failure is not reported: %v", err)
 	}
 	s.want([]int{
 		s.rowsOf("cd_call_requests"), s.countOf(`SELECT count(*)::int FROM cd_call_requests WHERE organization_id = 2`),
@@ -332,7 +332,7 @@ func TestRowsThatWereArchivedTwiceAreReadOnce(t *testing.T) {
 	s.ok(s.readArchived(a, 1, retention.TriedCalls, &out))
 	s.want(strings.Count(out.String(), `"reason": "later"`), 1)
 
-	// Without the record, such as of a lost database, what differs is there in both states.
+	// Without the record, such as of a lost database, what differs is read in both states.
 	out.Reset()
 	s.ok(a.Read(t.Context(), wanted{Organization: 1, Kind: retention.TriedCalls}, &out, func(err error) { t.Error(err) }))
 	s.want(strings.Count(out.String(), "\n"), 5)
@@ -391,7 +391,7 @@ func TestDaysOfRulesDoNotDependOnTheTimeZone(t *testing.T) {
 }
 
 // D65: what was changed in the bucket, moved there, lost or is another installation's is reported, and does not hide what is behind it.
-func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
+func TestWhatIsWrongInTheArchiveIsReported(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	a := archiveOf(t, nil)
@@ -443,13 +443,13 @@ func TestWhatIsWrongInTheArchiveIsTold(t *testing.T) {
 		}
 		for i, want := range tt.problems {
 			if !strings.Contains(problems[i], want) {
-				t.Errorf("%s: told %q; expected %q in it", name, problems[i], want)
+				t.Errorf("%s: reported %q; expected %q in it", name, problems[i], want)
 			}
 		}
 	}
 }
 
-// D65: the counters are there before the first failure, so that it is an increase.
+// D65: the counters exist before the first failure, so that it is an increase.
 func TestCountersOfTheArchiveBeginAtZero(t *testing.T) {
 	t.Parallel()
 	if n := testutil.CollectAndCount(archivedRows()); n != 2 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -51,7 +52,7 @@ func (c Encoder) EncodeComment(of core.PullComment) (event.Sealed, error) {
 		Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author,
 		MadeAt: of.MadeAt, Text: of.Text,
 	}
-	if of.CommentID >= event.ReviewComments {
+	if of.CommentID >= id.ReviewComments {
 		data = event.PullRequestReviewed{
 			Hook: of.Hook, Repository: of.Repository, Number: of.Number, CommentID: of.CommentID, AuthorID: of.AuthorID, Author: of.Author,
 			MadeAt: of.MadeAt, Text: of.Text, MaybeApp: of.MaybeApp,
@@ -59,7 +60,7 @@ func (c Encoder) EncodeComment(of core.PullComment) (event.Sealed, error) {
 	}
 	e, err := event.Make(header, data)
 	if err != nil {
-		return event.Sealed{}, fmt.Errorf("encode %s on pull request %d of %s: %w", event.NameOfComment(of.CommentID), of.Number, of.Repository, err)
+		return event.Sealed{}, fmt.Errorf("encode %s on pull request %d of %s: %w", id.OfComment(of.CommentID), of.Number, of.Repository, err)
 	}
 	return e, nil
 }

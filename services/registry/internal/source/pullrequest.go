@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -94,11 +94,11 @@ func gitHubPull(header http.Header, top node) (func() core.ForgeDelivery, bool) 
 		}, true
 	case "pull_request_review_comment":
 		return func() core.ForgeDelivery {
-			return gitHubReview(top, top.in("comment"), "created", "created_at", event.ReviewComments)
+			return gitHubReview(top, top.in("comment"), "created", "created_at", id.ReviewComments)
 		}, true
 	case "pull_request_review":
 		return func() core.ForgeDelivery {
-			return gitHubReview(top, top.in("review"), "submitted", "submitted_at", event.Reviews)
+			return gitHubReview(top, top.in("review"), "submitted", "submitted_at", id.Reviews)
 		}, true
 	default:
 		return nil, false
@@ -164,7 +164,7 @@ func giteaReview(top node) core.ForgeDelivery {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %q %q %q", number, author, pull.text("updated_at"), review.text("type"), review.text("content")))
 	return likeComment(top, pull, review, sender, likeFields{
 		made: "reviewed", at: pull, time: "updated_at", body: "content",
-		number: event.Reviews + int64(binary.BigEndian.Uint64(sum[:])>>16),
+		number: id.Reviews + int64(binary.BigEndian.Uint64(sum[:])>>16),
 	})
 }
 
@@ -200,8 +200,8 @@ func likeComment(top, on, comment, user node, f likeFields) core.ForgeDelivery {
 	}
 	c.Number, _ = on.number("number")
 	if c.CommentID = f.number; c.CommentID == 0 {
-		if id, _ := comment.number("id"); id > 0 && id < event.ReviewComments {
-			c.CommentID = f.first + id
+		if n, _ := comment.number("id"); n > 0 && n < id.ReviewComments {
+			c.CommentID = f.first + n
 		}
 	}
 	if top.text("action") != f.made || c.Author == "" {
@@ -220,7 +220,7 @@ func likeComment(top, on, comment, user node, f likeFields) core.ForgeDelivery {
 // plan is a comment that asks for a plan, by who the forge knows as that.
 func plan(c core.PullComment, askedBy, name string) core.ForgeDelivery {
 	return core.ForgeDelivery{PullRequests: []core.PullRequest{{
-		Repository: c.Repository, Number: c.Number, AskedBy: askedBy, Cause: event.NameOfComment(c.CommentID),
+		Repository: c.Repository, Number: c.Number, AskedBy: askedBy, Cause: id.OfComment(c.CommentID),
 		Names: core.PullRequestNames{Repository: c.Names.Repository, Number: c.Names.Number, AskedBy: name},
 	}}}
 }

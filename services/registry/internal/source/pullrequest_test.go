@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 )
 
 // R4-27, D60: what each forge reports of a pull request, by the fields that its documentation has. A fork counts only once its plan is
@@ -206,16 +206,16 @@ func TestCommandsInReviewsOfForges(t *testing.T) {
 			if err != nil || len(d.Statuses)+len(d.PullRequests) != 0 {
 				t.Fatalf("found %v, %v", d, err)
 			}
-			got, id := "", ""
+			got, name := "", ""
 			for _, one := range d.Comments {
 				got += fmt.Sprintf("%s %d by %d %s at %s: %s", one.Repository, one.Number, one.AuthorID, one.Author, one.MadeAt, one.Text)
 				if one.MaybeApp {
 					got += " maybe"
 				}
-				id = event.NameOfComment(one.CommentID)
+				name = id.OfComment(one.CommentID)
 			}
-			if got != c.want || !strings.HasPrefix(id, c.id) || c.id == "" && id != "" {
-				t.Errorf("found %q, %s; want %q, %s", got, id, c.want, c.id)
+			if got != c.want || !strings.HasPrefix(name, c.id) || c.id == "" && name != "" {
+				t.Errorf("found %q, %s; want %q, %s", got, name, c.want, c.id)
 			}
 		})
 	}

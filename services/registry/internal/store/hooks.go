@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -207,7 +208,7 @@ func (s *Hooks) PutStatuses(ctx context.Context, sender string, d core.ForgeDeli
 			note(one.ID, fmt.Sprintf("pull request %d of %s", one.Number, one.Repository), func() (event.Sealed, error) { return s.pull(one) })
 		}
 		for _, one := range d.Comments {
-			note(one.ID, fmt.Sprintf("%s on pull request %d of %s", event.NameOfComment(one.CommentID), one.Number, one.Repository), func() (event.Sealed, error) {
+			note(one.ID, fmt.Sprintf("%s on pull request %d of %s", id.OfComment(one.CommentID), one.Number, one.Repository), func() (event.Sealed, error) {
 				return s.comment(one)
 			})
 		}

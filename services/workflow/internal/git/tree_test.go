@@ -26,14 +26,14 @@ func TestReadTree(t *testing.T) {
 		bytes int
 		want  string
 		class fault.Class
-		says  string
+		text  string
 	}{
-		"everything":           {paths: []string{""}, class: fault.Invalid, says: `found the link "linked/link"`},
+		"everything":           {paths: []string{""}, class: fault.Invalid, text: `found the link "linked/link"`},
 		"folders and a file":   {paths: []string{"base", "/overlays/x/more/", "values.yaml"}, want: "base/a.yaml=a overlays/x/more/b.yaml=b values.yaml=v"},
 		"one that is missing":  {paths: []string{"none"}, class: fault.NotFound},
 		"below a file":         {paths: []string{"values.yaml/x"}, class: fault.NotFound},
 		"a link":               {paths: []string{"linked/link"}, class: fault.Invalid},
-		"a folder with a link": {paths: []string{"base", "linked"}, class: fault.Invalid, says: `found the link "linked/link"`},
+		"a folder with a link": {paths: []string{"base", "linked"}, class: fault.Invalid, text: `found the link "linked/link"`},
 		"too many files":       {paths: []string{"base", "overlays", "basement", "rest"}, files: 4, class: fault.Refused},
 		"too many bytes":       {paths: []string{"base", "overlays", "basement", "rest"}, bytes: 9, class: fault.Refused},
 	} {
@@ -47,8 +47,8 @@ func TestReadTree(t *testing.T) {
 			Organization: 1, RepoURL: s.url, Ref: "main", Paths: c.paths, MaxFiles: c.files, MaxBytes: c.bytes,
 		})
 		if c.want == "" {
-			if !fault.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: found %v, expected class %v with %q", name, err, c.class, c.says)
+			if !fault.Is(err, c.class) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s: found %v, expected class %v with %q", name, err, c.class, c.text)
 			}
 			continue
 		}

@@ -95,7 +95,7 @@ func orderly(files map[string]string) error {
 	return nil
 }
 
-// hookOf returns the kind and name of an object that is a hook, and its events; "" for one that is none.
+// hookOf returns the kind and name of an object that is a hook, and its events; "" for another.
 func hookOf(object map[string]any) (of, events string) {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)

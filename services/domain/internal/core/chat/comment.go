@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 )
@@ -85,7 +85,7 @@ func (c Comment) account() Account {
 }
 
 func (c Comment) where() string {
-	return fmt.Sprintf("in %s on %s#%d as %s", event.NameOfComment(c.CommentID), c.Name, c.Number, c.Author)
+	return fmt.Sprintf("in %s on %s#%d as %s", id.OfComment(c.CommentID), c.Name, c.Number, c.Author)
 }
 
 // CommentCounts returns the number of commands in comments that this process has received, by what became of them.
@@ -106,7 +106,7 @@ func (u *UseCases) ReportComments(ctx context.Context, all []CommentReport) (tri
 		switch {
 		case err != nil:
 			u.comments.failed.Add(1)
-			err = fmt.Errorf("take %s on pull request %d of %.200s: %w", event.NameOfComment(r.CommentID), r.Number, r.Repository, err)
+			err = fmt.Errorf("take %s on pull request %d of %.200s: %w", id.OfComment(r.CommentID), r.Number, r.Repository, err)
 		case outcome == "linked":
 			u.linked.Add(1)
 		case outcome == "ignored":

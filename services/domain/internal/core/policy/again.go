@@ -98,7 +98,7 @@ func (u *UseCases) ReviewInstallation(ctx context.Context, only []int64) (failed
 	return nil, u.store.SavePoliciesReviewed(ctx, digest)
 }
 
-// digestOf tells whether sets of the installation are the same.
+// digestOf returns a digest by which sets of the installation are compared.
 func digestOf(sets []core.PolicySet) (string, error) {
 	parts := make([][]string, len(sets))
 	for i, s := range sets {

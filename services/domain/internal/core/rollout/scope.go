@@ -303,7 +303,7 @@ func (p *plan) skipSteps(ctx context.Context, tx Tx, organization int64, w wish)
 	return nil
 }
 
-// mostRollouts is among how many rollouts the last one is looked for that was completed in an environment.
+// mostRollouts is among how many rollouts the last one is searched for that was completed in an environment.
 const mostRollouts = 100
 
 // onlyVersions reports whether nothing but versions may be new: in each environment pipeline, inputs, driver and its configuration are

@@ -256,7 +256,7 @@ func (e *edit) makes(inputs json.RawMessage) bool {
 	return !slices.ContainsFunc(slices.Collect(maps.Values(places)), func(n int) bool { return n != 0 })
 }
 
-// ends declines everything for good, once the edit that may be under way is stopped.
+// ends declines everything permanently, once the edit that may be under way is stopped.
 func (d *decision) ends(ctx context.Context, format string, args ...any) (core.TriggerSignal, error) {
 	s := d.declines(format, args...)
 	stopped := func(one core.TriggerSignal) bool { return one.Edit != nil && one.Edit.Why == s.Reason }

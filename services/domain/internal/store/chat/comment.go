@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
@@ -29,7 +29,7 @@ func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, e
 		Command: c.Command, Digest: c.Digest, ReceivedAt: c.ReceivedAt,
 	})
 	if err != nil {
-		return c, pg.Classify(err, "keep %s of %s", event.NameOfComment(c.CommentID), c.Name)
+		return c, pg.Classify(err, "keep %s of %s", id.OfComment(c.CommentID), c.Name)
 	}
 	r, err := w.Q.LockForgeComment(ctx, query.LockForgeCommentParams{
 		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID,
@@ -38,7 +38,7 @@ func (w Writes) AddComment(ctx context.Context, c chat.Comment) (chat.Comment, e
 		ID: r.ID, HookID: r.HookID, Name: r.Name, Number: r.Number, CommentID: r.CommentID, AuthorID: r.AuthorID, Author: r.Author,
 		Command: r.Command, Digest: r.Digest,
 		ReceivedAt: r.ReceivedAt, BegunAt: r.BegunAt, Outcome: r.Outcome, Answer: r.Answer,
-	}, pg.Classify(err, "lock %s of %s", event.NameOfComment(c.CommentID), c.Name)
+	}, pg.Classify(err, "lock %s of %s", id.OfComment(c.CommentID), c.Name)
 }
 
 // BeginComment implements chat.Tx.
@@ -48,19 +48,19 @@ func (w Writes) BeginComment(ctx context.Context, c chat.Comment, at time.Time) 
 		p.MemberID = &c.Member
 	}
 	err := w.Q.BeginForgeComment(ctx, p)
-	return pg.Classify(err, "begin %s of %s", event.NameOfComment(c.CommentID), c.Name)
+	return pg.Classify(err, "begin %s of %s", id.OfComment(c.CommentID), c.Name)
 }
 
 // CommentAtOtherHook implements chat.Tx.
 func (w Writes) CommentAtOtherHook(ctx context.Context, c chat.Comment) (bool, error) {
 	if err := w.Q.LockForgeCommentAtHooks(ctx, c.Name, c.CommentID, w.Entered); err != nil {
-		return false, pg.Classify(err, "lock %s of %s", event.NameOfComment(c.CommentID), c.Name)
+		return false, pg.Classify(err, "lock %s of %s", id.OfComment(c.CommentID), c.Name)
 	}
 	is, err := w.Q.ForgeCommentAtOtherHook(ctx, query.ForgeCommentAtOtherHookParams{
 		OrganizationID: w.Entered, Name: c.Name, CommentID: c.CommentID, HookID: c.HookID, AuthorID: c.AuthorID, Digest: c.Digest,
 		MemberID: c.Member,
 	})
-	return is, pg.Classify(err, "look for %s of %s at other hooks", event.NameOfComment(c.CommentID), c.Name)
+	return is, pg.Classify(err, "look for %s of %s at other hooks", id.OfComment(c.CommentID), c.Name)
 }
 
 // SettleComment implements chat.Tx.
@@ -70,7 +70,7 @@ func (w Writes) SettleComment(ctx context.Context, c chat.Comment) (bool, error)
 		p.MemberID = &c.Member
 	}
 	n, err := w.Q.SettleForgeComment(ctx, p)
-	return n > 0, pg.Classify(err, "keep the outcome of %s of %s", event.NameOfComment(c.CommentID), c.Name)
+	return n > 0, pg.Classify(err, "keep the outcome of %s of %s", id.OfComment(c.CommentID), c.Name)
 }
 
 // TooManyComments implements chat.Tx.
