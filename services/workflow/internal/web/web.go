@@ -33,8 +33,8 @@ import (
 const (
 	// MaxRead is how many bytes of an answer are read at most, to know its digest.
 	MaxRead = 64 << 20
-	// MaxInProgress is how many requests of one organization are in progress at a time, in a process.
-	MaxInProgress = 16
+	// MaxInProgress is how many requests of one organization are in progress at a time, in a process. The engine has others wait.
+	MaxInProgress = activity.RequestsAtOnce
 	// MaxDeliveries is how many more of one organization are, that only report to the outside what happens, and MaxDeliveriesTo how many of
 	// them to one server: however many channels never answer, what rollouts send has its share, and so have other channels.
 	MaxDeliveries   = 16

@@ -93,7 +93,9 @@ type Engine struct {
 	activities *fair.Slots
 	// deliveries bounds in the same way those of runs that only report to the outside what happens.
 	deliveries *fair.Slots
-	active     sync.WaitGroup
+	// shares bounds the calls of one organization of Functions that say so (activity.Sharing).
+	shares fair.Shares[holder]
+	active sync.WaitGroup
 	// scheduler says which executions are in this process, and where.
 	places *scheduler
 	// endings notifies callers that wait for an execution's end.

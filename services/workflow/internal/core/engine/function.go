@@ -57,25 +57,56 @@ func (r *run) call(op history.Op) activity.Call {
 	}
 }
 
-// carryOut calls a Function until its answer is final, when there is a place for it. It is not finished when ctx ended first.
+// carryOut calls a Function until its answer is final, for each attempt when there is a place for it. It is not finished when ctx ended
+// first.
 func (e *Engine) carryOut(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
-	if ctx.Err() != nil {
-		return history.Completion{}, false // nothing is begun for a run that this process has given up
-	}
-	// The place is taken here and not in start: a turn must not block because all of them are taken.
-	places := e.activities
+	// The place is taken here and not in start: a turn must not block because all of them are taken. Between two attempts it is given up:
+	// whatever is away for hours keeps no place from others meanwhile.
+	return e.attempts(ctx, op, call, func() (leave func(), entered bool) {
+		if ctx.Err() != nil {
+			return nil, false // nothing is begun for a run that this process has given up
+		}
+		return e.enter(ctx, call)
+	})
+}
+
+// holder is whose calls of a Function are counted together.
+type holder struct {
+	organization int64
+	function     string
+}
+
+// enter takes a place for an attempt, once the organization has not too many of the Function in progress.
+func (e *Engine) enter(ctx context.Context, call activity.Call) (leave func(), entered bool) {
+	own, places := func() {}, e.activities
 	if id.Delivers(call.Workflow) { // a channel that never answers takes no place that a rollout needs
 		places = e.deliveries
+	} else if most := activity.AtOnce(e.Functions, call.Function); most > 0 {
+		// Whoever waits for the own others takes no place.
+		var err error
+		if own, err = e.shares.Acquire(ctx, holder{call.Organization, call.Function}, most); err != nil {
+			return nil, false
+		}
 	}
 	if places.Acquire(ctx, call.Organization) != nil {
-		return history.Completion{}, false
+		own()
+		return nil, false
 	}
-	defer places.Release()
-	return e.attempt(ctx, op, call)
+	return func() {
+		places.Release()
+		own()
+	}, true
 }
 
 // attempt is carryOut for who has a place, or needs none.
 func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
+	return e.attempts(ctx, op, call, func() (func(), bool) { return func() {}, true })
+}
+
+// attempts calls a Function until its answer is final; enter is called before each attempt, and what it returns after it.
+func (e *Engine) attempts(
+	ctx context.Context, op history.Op, call activity.Call, enter func() (leave func(), entered bool),
+) (history.Completion, bool) {
 	f, ok := e.Functions.Lookup(op.Name)
 	if !ok {
 		return history.Completion{}, false // opening refuses unknown Functions
@@ -92,48 +123,23 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 		}
 	}()
 	for {
+		leave, entered := enter()
+		if !entered {
+			return history.Completion{}, false
+		}
 		call.Attempt++
 		began := e.Clock.Now()
-		args, err := history.Arguments(op.Args) // anew for each attempt: a Function may change what it is given
-		if err != nil {
-			answered.Error = history.AsFunctionError(err)
-			return answered, true
-		}
-		call.Args = args
-		if err := e.admit(ctx, f, call); err != nil {
-			refusal := history.AsFunctionError(err)
-			pause, again := e.again(op, call, refusal)
-			if !again {
-				answered.Error = refusal
-				return answered, true
-			}
-			failed(began, refusal, pause)
-			if clock.Sleep(ctx, e.Clock, pause) != nil {
-				return history.Completion{}, false
-			}
-			continue
-		}
-		observed, end := ctx, func(string) {}
-		if e.Observe != nil {
-			observed, end = e.Observe(ctx, call)
-		}
-		value, secrets, err := e.call(observed, f, call)
+		value, refusal := e.try(ctx, f, op, call)
+		leave()
 		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
 		// process was stopped.
 		if ctx.Err() != nil {
-			end("interrupted")
 			return history.Completion{}, false
 		}
-		if err == nil {
-			end("")
+		if refusal == nil {
 			answered.Value = value
 			return answered, true
 		}
-		refusal := history.AsFunctionError(err)
-		refusal.Message = secrets.Redact(refusal.Message)
-		end(refusal.Error())
-		e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code,
-			"error", secrets.Redact(err.Error()))
 		pause, again := e.again(op, call, refusal)
 		if !again {
 			answered.Error = refusal
@@ -144,6 +150,39 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 			return history.Completion{}, false
 		}
 	}
+}
+
+// try is one attempt at a call. What it returns after the end of ctx says nothing.
+func (e *Engine) try(
+	ctx context.Context, f activity.Function, op history.Op, call activity.Call,
+) (value json.RawMessage, refusal *history.FunctionError) {
+	args, err := history.Arguments(op.Args) // anew for each attempt: a Function may change what it is given
+	if err != nil {
+		return nil, history.AsFunctionError(err)
+	}
+	call.Args = args
+	if err := e.admit(ctx, f, call); err != nil {
+		return nil, history.AsFunctionError(err)
+	}
+	observed, end := ctx, func(string) {}
+	if e.Observe != nil {
+		observed, end = e.Observe(ctx, call)
+	}
+	value, secrets, err := e.call(observed, f, call)
+	switch {
+	case ctx.Err() != nil:
+		end("interrupted")
+		return nil, nil
+	case err == nil:
+		end("")
+		return value, nil
+	}
+	refusal = history.AsFunctionError(err)
+	refusal.Message = secrets.Redact(refusal.Message)
+	end(refusal.Error())
+	e.Log.InfoContext(ctx, "function refused", "function", op.Name, "workflow", call.Workflow, "attempt", call.Attempt, "code", refusal.Code,
+		"error", secrets.Redact(err.Error()))
+	return nil, refusal
 }
 
 // again returns how long to wait before the next attempt, if there is one. An attempt that could begin only after the deadline is not

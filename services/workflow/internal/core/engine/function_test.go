@@ -14,6 +14,22 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
+// shared is slow with two calls of one organization at a time.
+type shared struct{ slow }
+
+func (*shared) Name() string { return "shared" }
+
+func (*shared) AtOnce() int { return 2 }
+
+// away is a Function that is never there.
+type away struct{ slow }
+
+func (*away) Name() string { return "away" }
+
+func (*away) Call(context.Context, activity.Call) (any, error) {
+	return nil, &history.FunctionError{Code: history.CodeUnreachable, Message: "away", Retryable: true, After: time.Hour}
+}
+
 // slow is a Function that answers when it may, and notes for whom it was begun.
 type slow struct {
 	mu    sync.Mutex
@@ -79,4 +95,79 @@ func TestOrganizationsTakeTurnsForFunctions(t *testing.T) {
 			t.Errorf("%d were carried out", len(f.begun))
 		}
 	})
+}
+
+// Calls that wait for others of their own organization, or for the next attempt, take no place that another Function needs: however many
+// servers never answer, the organization's other Functions are called, and so are those of others.
+func TestWhoeverWaitsTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs, gone, f := &shared{slow{may: make(chan struct{})}}, &away{}, &slow{may: make(chan struct{})}
+		functions, err := activity.NewFunctions(hangs, gone, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := New(Deps{
+			Functions: functions, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Settings: Settings{Activities: 3, Live: 1},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		call := func(organization int64, function string) {
+			group.Go(func() {
+				c := activity.Call{Organization: organization, Function: function, Deadline: e.Clock.Now().Add(24 * time.Hour)}
+				op := history.Op{Kind: history.KindRun, Name: function, Args: []byte("{}")}
+				e.carryOut(ctx, op, c)
+			})
+		}
+		for range 10 {
+			call(1, "shared")
+			call(1, "away")
+		}
+		synctest.Wait()
+		if want := []int64{1, 1}; !slices.Equal(hangs.begun, want) {
+			t.Errorf("begun of the one that hangs: %v, expected %v", hangs.begun, want)
+		}
+		call(1, "slow")
+		synctest.Wait()
+		f.may <- struct{}{}
+		synctest.Wait()
+		call(2, "shared")
+		synctest.Wait()
+		if !slices.Equal(f.begun, []int64{1}) || !slices.Equal(hangs.begun, []int64{1, 1, 2}) {
+			t.Errorf("begun of another Function: %v, and for another organization: %v", f.begun, hangs.begun)
+		}
+		cancel()
+		close(hangs.may)
+		group.Wait()
+		if e.activities.Free() != 3 {
+			t.Errorf("found %d free places at the end, expected 3", e.activities.Free())
+		}
+	})
+}
+
+// Timers of one length fire together, never early, and later by at most a 240th of their length; those of shorter ones at instants among
+// which those of longer ones are (D48: a thousand checks once a minute).
+func TestTimersOfOneLengthFireTogether(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
+	instants := map[time.Time]bool{}
+	for i := range 1000 {
+		at := begin.Add(time.Duration(i) * time.Millisecond)
+		for _, after := range []time.Duration{0, time.Millisecond, time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 24 * time.Hour} {
+			asked := at.Add(after)
+			late := together(asked, after).Sub(asked)
+			if late < 0 || late > after/240 || late > mostSlack || after < 3*time.Second && late != 0 {
+				t.Fatalf("after %s at %s: late by %s", after, asked, late)
+			}
+			if after == time.Minute {
+				instants[together(asked, after)] = true
+			}
+		}
+	}
+	if len(instants) > 5 {
+		t.Errorf("timers that were set within a second fire at %d instants, expected at most 5", len(instants))
+	}
+	if got := together(begin, -time.Second); !got.Equal(begin) {
+		t.Errorf("a timer of the past: %s", got)
+	}
 }

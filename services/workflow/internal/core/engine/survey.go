@@ -122,8 +122,10 @@ func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 // opening is how the store keeps an operation. A run that was opened before has its agent already: it is not asked again
 // whose that is, and a call that is under way is not taken back.
 func (r *run) opening(ctx context.Context, op history.Op, opened bool) (Opening, *history.FunctionError, error) {
-	o := Opening{Op: op, Due: r.engine.Clock.Now().Add(r.limit(op))}
+	now, limit := r.engine.Clock.Now(), r.limit(op)
+	o := Opening{Op: op, Due: now.Add(limit)}
 	if op.Kind != history.KindRun && op.Kind != history.KindPoll {
+		o.Due = together(o.Due, limit)
 		return o, nil, nil
 	}
 	f, ok, err := r.engine.Functions.Of(ctx, r.loaded.Organization, op.Name)
@@ -180,6 +182,28 @@ func checkArguments(f activity.Function, data json.RawMessage) error {
 		return err
 	}
 	return checker.Check(args)
+}
+
+// mostSlack bounds how much later than asked a timer fires. Less than leastSlack brings nothing.
+const (
+	mostSlack  = 250 * time.Millisecond
+	leastSlack = mostSlack / 16
+)
+
+// together returns when a timer is to fire that is asked for at an instant, after some time: at the instant or later, by at most a 240th of
+// the time, and by mostSlack at most. Timers that are as long fire at the same instants, some together: a thousand runs that wake up once
+// a minute take less than half of what they take one after another.
+func together(at time.Time, after time.Duration) time.Time {
+	slack := mostSlack
+	for slack > max(after, 0)/240 {
+		if slack /= 2; slack < leastSlack { // halves, so that the instants of longer timers are also those of shorter ones
+			return at
+		}
+	}
+	if whole := at.Truncate(slack); whole.Before(at) {
+		return whole.Add(slack)
+	}
+	return at
 }
 
 // limit is how long an operation may take. 0 is a length for a sleep, and "not given" for everything else (D12).
