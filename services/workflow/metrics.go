@@ -222,6 +222,8 @@ func engineMetrics(engine *engine.Engine) prometheus.Collector {
 			"Places in use, by kind: runs, calls of Functions in progress, and deliveries: those of runs that send notifications or publish to forges.", []string{"kind"}, nil),
 		most: prometheus.NewDesc("lockstep_places_max",
 			"Maximum number of places, by kind: runs (max_live), functions (max_activities) and deliveries (half of max_activities).", []string{"kind"}, nil),
+		queued: prometheus.NewDesc("lockstep_functions_queued",
+			"Attempts at calls of Functions that wait for a place, or for others of their organization.", nil, nil),
 		memory: prometheus.NewDesc("lockstep_runs_in_memory",
 			"Runs in the memory of this process, by state: running, queued for a place, or parked.", []string{"place"}, nil),
 		bytes: prometheus.NewDesc("lockstep_runs_parked_bytes", "Memory of parked runs, out of cache_bytes.", nil, nil),
@@ -234,13 +236,13 @@ func engineMetrics(engine *engine.Engine) prometheus.Collector {
 }
 
 type engineLoad struct {
-	engine                                                  *engine.Engine
-	used, most, memory, bytes, histories, held, quarantined *prometheus.Desc
+	engine                                                          *engine.Engine
+	used, most, queued, memory, bytes, histories, held, quarantined *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (l engineLoad) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.used, l.most, l.memory, l.bytes, l.histories, l.held, l.quarantined} {
+	for _, d := range []*prometheus.Desc{l.used, l.most, l.queued, l.memory, l.bytes, l.histories, l.held, l.quarantined} {
 		ch <- d
 	}
 }
@@ -257,6 +259,7 @@ func (l engineLoad) Collect(ch chan<- prometheus.Metric) {
 	gauge(l.most, int64(l.engine.Settings.Activities), "functions")
 	gauge(l.used, int64(now.Deliveries), "deliveries")
 	gauge(l.most, int64(now.MostDeliveries), "deliveries")
+	gauge(l.queued, int64(now.QueuedFunctions))
 	gauge(l.memory, int64(now.Running), "running")
 	gauge(l.memory, int64(now.Queued), "queued")
 	gauge(l.memory, int64(now.Parked), "parked")

@@ -55,8 +55,8 @@ type Spec struct {
 	TakesBackAt func(opened, touched activity.Place) bool
 	// LocationOf is where one call is carried out; nil for Functions of which all calls are in the same place.
 	LocationOf func(args map[string]any) activity.Location
-	// AtOnce is how many calls of one organization are in progress at a time (activity.Sharing); 0 is any number.
-	AtOnce int
+	// Web Functions send requests to other servers: of one organization only so many are in progress at a time (activity.WebShare).
+	Web bool
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
 	Check func(args map[string]any) []fault.Field
 }
@@ -126,8 +126,13 @@ func (f *Function) LocationOf(args map[string]any) activity.Location {
 // Pure reports whether a call has no effect that could be observed.
 func (f *Function) Pure() bool { return f.spec.Pure }
 
-// AtOnce is activity.Sharing.
-func (f *Function) AtOnce() int { return f.spec.AtOnce }
+// Share is activity.Sharing.
+func (f *Function) Share() (name string, most int) {
+	if !f.spec.Web {
+		return "", 0
+	}
+	return activity.WebShare, activity.RequestsAtOnce
+}
 
 // Computes reports whether a call only computes.
 func (f *Function) Computes() bool { return f.spec.Computes }

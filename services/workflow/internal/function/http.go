@@ -48,7 +48,7 @@ func httpRequest(web activity.Web) *Function {
 		spec: Spec{
 			Name: "http.request", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false,
 			Effect: activity.Changes, Touches: touchesURL, EffectOf: effectOfRequest, TakesBackAt: opensWorkflows,
-			Check: checkRequest, LocationOf: sentFrom, AtOnce: activity.RequestsAtOnce,
+			Check: checkRequest, LocationOf: sentFrom, Web: true,
 			Doc: "Sends an HTTP request. Answers `{status, ok, headers, body, json, size, sha256}`: `ok` is whether the status is 2xx, `body` the text of\n" +
 				"the answer, `json` the value if the answer is JSON, `size` and `sha256` the length and digest of the body. `body` and `json` are None\n" +
 				"if the body is longer than `max_body`, and `body` if it is not UTF-8 text; an answer of more than 64 MiB is an error. `headers` has\n" +

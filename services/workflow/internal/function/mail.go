@@ -25,7 +25,7 @@ func sendMail(mailer activity.Mailer) *Function {
 	}
 	return &Function{
 		spec: Spec{
-			Name: "mail.send", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false, Effect: activity.Changes,
+			Name: "mail.send", Location: activity.InProcess, Web: true, Retry: RetryUnavailable, Idempotent: false, Effect: activity.Changes,
 			Touches: func(args map[string]any) []activity.Place {
 				return []activity.Place{{URL: text(args, "server")}}
 			},

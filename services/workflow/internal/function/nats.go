@@ -37,7 +37,7 @@ func publish(web activity.Publisher) *Function {
 	}
 	return &Function{
 		spec: Spec{
-			Name: "nats.publish", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: false, Effect: activity.Changes,
+			Name: "nats.publish", Location: activity.InProcess, Web: true, Retry: RetryUnavailable, Idempotent: false, Effect: activity.Changes,
 			Touches: func(args map[string]any) []activity.Place {
 				return []activity.Place{{URL: strings.TrimSuffix(text(args, "server"), "/") + "/" + text(args, "subject")}}
 			},

@@ -63,7 +63,7 @@ func renderKustomization(forge activity.Forge, renderer activity.Renderer) *Func
 func renderChart(forge activity.Forge, charts activity.Charts, renderer activity.Renderer) *Function {
 	return &Function{
 		spec: Spec{
-			Name: "manifest.helm", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
+			Name: "manifest.helm", Location: activity.InProcess, Web: true, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Renders a Helm chart of an OCI registry or of a Git repository. Answers `{content, sha, digest, chart}`: the manifests, the commit that\n" +
 				"was read, the digest of a chart from a registry, and `{name, version, app_version}` of the chart.\n\n" +
 				"It is what `helm template` prints: `lookup` finds nothing, and random functions answer something else each time. `NOTES.txt`, `crds/`,\n" +

@@ -79,20 +79,11 @@ func IsPure(f Function) bool {
 	return can && f.Location() == InProcess && p.Pure()
 }
 
-// Sharing is a Function of this process of which one organization has at most as many calls in progress at a time as it says; others wait,
-// and take no place of other Functions meanwhile.
+// Sharing is a Function of this process that uses something of which one organization has at most so much at a time, together with other
+// Functions that name the same share. Others wait, and take no place of other Functions meanwhile.
 type Sharing interface {
-	AtOnce() int
-}
-
-// AtOnce is what a Function says of itself (Sharing); 0 is any number.
-func AtOnce(functions *Functions, name string) int {
-	if f, known := functions.Lookup(name); known {
-		if s, can := f.(Sharing); can {
-			return s.AtOnce()
-		}
-	}
-	return 0
+	// Share names what is shared, and says how many calls of an organization have it at a time; 0 if nothing is.
+	Share() (name string, most int)
 }
 
 // Computing is a Function of this process that can say of itself that it does nothing in the world and computes its answer from its

@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
-// RequestsAtOnce is how many requests of one organization are in progress at a time, in a process.
-const RequestsAtOnce = 16
+// WebShare is the share (Sharing) of the Functions that send requests to other servers, and RequestsAtOnce how many of them one organization
+// has in progress at a time, in a process.
+const (
+	WebShare       = "web"
+	RequestsAtOnce = 16
+)
 
 // Web sends HTTP requests for programs. Errors are classed: Invalid, Unauthenticated (the credential), Denied (the address), NotFound,
 // Refused (the answer is too large), Unavailable (there was no answer), Conflict (there was no answer, and the server may have executed the

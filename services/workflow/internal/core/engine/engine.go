@@ -93,8 +93,10 @@ type Engine struct {
 	activities *fair.Slots
 	// deliveries bounds in the same way those of runs that only report to the outside what happens.
 	deliveries *fair.Slots
-	// shares bounds the calls of one organization of Functions that say so (activity.Sharing).
+	// shares bounds what calls of one organization use at a time (activity.Sharing).
 	shares fair.Shares[holder]
+	// queued counts the attempts that wait for a place, or for their share.
+	queued atomic.Int64
 	active sync.WaitGroup
 	// scheduler says which executions are in this process, and where.
 	places *scheduler

@@ -62,50 +62,57 @@ func (r *run) call(op history.Op) activity.Call {
 func (e *Engine) carryOut(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
 	// The place is taken here and not in start: a turn must not block because all of them are taken. Between two attempts it is given up:
 	// whatever is away for hours keeps no place from others meanwhile.
-	return e.attempts(ctx, op, call, func() (leave func(), entered bool) {
-		if ctx.Err() != nil {
-			return nil, false // nothing is begun for a run that this process has given up
+	return e.attempts(ctx, op, call, func(f activity.Function) (leave func(), err error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err // nothing is begun for a run that this process has given up
 		}
-		return e.enter(ctx, call)
+		until, cancel := context.WithTimeout(ctx, call.Deadline.Sub(e.Clock.Now()))
+		defer cancel()
+		e.queued.Add(1)
+		defer e.queued.Add(-1)
+		return e.enter(until, f, call)
 	})
 }
 
-// holder is whose calls of a Function are counted together.
+// holder is whose calls are counted together, of what they share.
 type holder struct {
 	organization int64
-	function     string
+	share        string
 }
 
-// enter takes a place for an attempt, once the organization has not too many of the Function in progress.
-func (e *Engine) enter(ctx context.Context, call activity.Call) (leave func(), entered bool) {
+// enter takes a place for an attempt, once the organization has not too much in progress of what the Function shares. An error is that of
+// ctx.
+func (e *Engine) enter(ctx context.Context, f activity.Function, call activity.Call) (leave func(), err error) {
 	own, places := func() {}, e.activities
 	if id.Delivers(call.Workflow) { // a channel that never answers takes no place that a rollout needs
 		places = e.deliveries
-	} else if most := activity.AtOnce(e.Functions, call.Function); most > 0 {
-		// Whoever waits for the own others takes no place.
-		var err error
-		if own, err = e.shares.Acquire(ctx, holder{call.Organization, call.Function}, most); err != nil {
-			return nil, false
+	} else if sharing, can := f.(activity.Sharing); can {
+		if name, most := sharing.Share(); most > 0 {
+			// Whoever waits for the own others takes no place.
+			if own, err = e.shares.Acquire(ctx, holder{call.Organization, name}, most); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if places.Acquire(ctx, call.Organization) != nil {
+	if err := places.Acquire(ctx, call.Organization); err != nil {
 		own()
-		return nil, false
+		return nil, err
 	}
 	return func() {
 		places.Release()
 		own()
-	}, true
+	}, nil
 }
 
 // attempt is carryOut for who has a place, or needs none.
 func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call) (history.Completion, bool) {
-	return e.attempts(ctx, op, call, func() (func(), bool) { return func() {}, true })
+	return e.attempts(ctx, op, call, func(activity.Function) (func(), error) { return func() {}, nil })
 }
 
-// attempts calls a Function until its answer is final; enter is called before each attempt, and what it returns after it.
+// attempts calls a Function until its answer is final; enter is called before each attempt, and what it returns after it. A call that
+// has not entered before its deadline is not made.
 func (e *Engine) attempts(
-	ctx context.Context, op history.Op, call activity.Call, enter func() (leave func(), entered bool),
+	ctx context.Context, op history.Op, call activity.Call, enter func(activity.Function) (leave func(), err error),
 ) (history.Completion, bool) {
 	f, ok := e.Functions.Lookup(op.Name)
 	if !ok {
@@ -122,15 +129,27 @@ func (e *Engine) attempts(
 			e.tries.drop(call.ID)
 		}
 	}()
+	var refusal *history.FunctionError
 	for {
-		leave, entered := enter()
-		if !entered {
+		leave, err := enter(f)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				leave()
+			}
 			return history.Completion{}, false
+		case err != nil:
+			if refusal == nil {
+				refusal = &history.FunctionError{Code: history.CodeTimeout, Message: op.Name +
+					" was not called before its deadline: others had all the places, or as many as an organization may have at a time"}
+			}
+			answered.Error = refusal
+			return answered, true
 		}
 		call.Attempt++
 		began := e.Clock.Now()
-		value, refusal := e.try(ctx, f, op, call)
-		leave()
+		var value json.RawMessage
+		value, refusal = e.try(ctx, f, op, call, leave)
 		// What fails because ctx ended says nothing about the Function. Recording it would fail a run because its
 		// process was stopped.
 		if ctx.Err() != nil {
@@ -152,10 +171,11 @@ func (e *Engine) attempts(
 	}
 }
 
-// try is one attempt at a call. What it returns after the end of ctx says nothing.
+// try is one attempt at a call; leave is called at its end. What it returns after the end of ctx says nothing.
 func (e *Engine) try(
-	ctx context.Context, f activity.Function, op history.Op, call activity.Call,
+	ctx context.Context, f activity.Function, op history.Op, call activity.Call, leave func(),
 ) (value json.RawMessage, refusal *history.FunctionError) {
+	defer leave()
 	args, err := history.Arguments(op.Args) // anew for each attempt: a Function may change what it is given
 	if err != nil {
 		return nil, history.AsFunctionError(err)

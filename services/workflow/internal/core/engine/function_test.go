@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,14 @@ type shared struct{ slow }
 
 func (*shared) Name() string { return "shared" }
 
-func (*shared) AtOnce() int { return 2 }
+func (*shared) Share() (string, int) { return "servers", 2 }
+
+// also is another Function with the same share.
+type also struct{ slow }
+
+func (*also) Name() string { return "also" }
+
+func (*also) Share() (string, int) { return "servers", 2 }
 
 // away is a Function that is never there.
 type away struct{ slow }
@@ -170,4 +178,62 @@ func TestTimersOfOneLengthFireTogether(t *testing.T) {
 	if got := together(begin, -time.Second); !got.Equal(begin) {
 		t.Errorf("a timer of the past: %s", got)
 	}
+}
+
+// Functions with one share wait in one queue, in the order of their calls, and a call that has not begun before its deadline is not made:
+// the error says so, and not that a server has not answered.
+func TestFunctionsOfOneShareWaitInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &shared{slow{may: make(chan struct{})}}, &also{slow{may: make(chan struct{})}}
+		functions, err := activity.NewFunctions(first, second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := New(Deps{
+			Functions: functions, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Settings: Settings{Activities: 10, Live: 1},
+		})
+		var group sync.WaitGroup
+		call := func(function string, within time.Duration, check func(history.Completion)) {
+			group.Go(func() {
+				c := activity.Call{Organization: 1, Function: function, Deadline: e.Clock.Now().Add(within)}
+				answered, finished := e.carryOut(t.Context(), history.Op{Kind: history.KindRun, Name: function, Args: []byte("{}")}, c)
+				if !finished {
+					t.Errorf("%s is not finished", function)
+				}
+				check(answered)
+			})
+			synctest.Wait()
+		}
+		well := func(c history.Completion) {
+			if c.Error != nil {
+				t.Errorf("found %v", c.Error)
+			}
+		}
+		late := func(c history.Completion) {
+			if c.Error == nil || c.Error.Code != history.CodeTimeout || !strings.Contains(c.Error.Message, "was not called before its deadline") {
+				t.Errorf("found %v, expected that it was not called", c.Error)
+			}
+		}
+		call("shared", time.Hour, well)
+		call("shared", time.Hour, well)
+		call("also", time.Minute, late)
+		call("also", time.Hour, well)
+		call("shared", time.Hour, well)
+		if e.Usage().QueuedFunctions != 3 || e.Usage().Functions != 2 {
+			t.Errorf("found %+v, expected 3 that wait and 2 in progress", e.Usage())
+		}
+		time.Sleep(2 * time.Minute)
+		first.may <- struct{}{}
+		synctest.Wait()
+		if len(first.begun) != 2 || len(second.begun) != 1 {
+			t.Errorf("found %d and %d begun, expected 2 and 1", len(first.begun), len(second.begun))
+		}
+		close(first.may)
+		close(second.may)
+		group.Wait()
+		if e.Usage().QueuedFunctions != 0 || e.Usage().Functions != 0 {
+			t.Errorf("found %+v at the end", e.Usage())
+		}
+	})
 }

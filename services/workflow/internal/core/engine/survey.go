@@ -57,7 +57,8 @@ func (o openOp) intended() time.Time {
 // on, and what was pending before is out of date.
 func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, err error) {
 	now := r.engine.Clock.Now()
-	for _, op := range r.machine.Pending() {
+	pending := r.machine.Pending()
+	for _, op := range pending {
 		known, seen := r.open[op.Ref]
 		if seen && known.stored && op.Kind != history.KindRun && op.Kind != history.KindPoll {
 			continue // it keeps the deadline that it was given first
@@ -82,7 +83,7 @@ func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 				return work{}, ended, err
 			}
 		}
-		o, refusal, err := r.opening(ctx, op, seen)
+		o, refusal, err := r.opening(ctx, op, seen, len(pending) == 1)
 		if err != nil {
 			return work{}, nil, err
 		}
@@ -120,12 +121,14 @@ func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 }
 
 // opening is how the store keeps an operation. A run that was opened before has its agent already: it is not asked again
-// whose that is, and a call that is under way is not taken back.
-func (r *run) opening(ctx context.Context, op history.Op, opened bool) (Opening, *history.FunctionError, error) {
+// whose that is, and a call that is under way is not taken back. alone is that nothing else of the run is open.
+func (r *run) opening(ctx context.Context, op history.Op, opened, alone bool) (Opening, *history.FunctionError, error) {
 	now, limit := r.engine.Clock.Now(), r.limit(op)
 	o := Opening{Op: op, Due: now.Add(limit)}
 	if op.Kind != history.KindRun && op.Kind != history.KindPoll {
-		o.Due = together(o.Due, limit)
+		if alone { // of two timers of a run the one that was to be the first is the first
+			o.Due = together(o.Due, limit)
+		}
 		return o, nil, nil
 	}
 	f, ok, err := r.engine.Functions.Of(ctx, r.loaded.Organization, op.Name)

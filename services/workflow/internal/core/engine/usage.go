@@ -6,8 +6,9 @@ type Usage struct {
 	Running, Queued, Parked int
 	// ParkedBytes is what Parked take of Settings.Cache.
 	ParkedBytes int64
-	// Functions is how many attempts at Functions are under way.
-	Functions int
+	// Functions is how many attempts at Functions are under way, and QueuedFunctions how many wait for a place, or for others of their
+	// organization.
+	Functions, QueuedFunctions int
 	// Deliveries is the same of runs that only report to the outside what happens, and MostDeliveries how many places there are for them.
 	Deliveries, MostDeliveries int
 	// LongHistories is how often the history of a run was found to be close to Settings.History; a run is counted once for as long as it stays
@@ -19,6 +20,7 @@ type Usage struct {
 func (e *Engine) Usage() Usage {
 	u := e.places.usage()
 	u.Functions = e.Settings.Activities - e.activities.Free()
+	u.QueuedFunctions = int(e.queued.Load())
 	u.MostDeliveries = e.Settings.deliveries()
 	u.Deliveries = u.MostDeliveries - e.deliveries.Free()
 	u.LongHistories, u.Quarantined = e.longHistories.Load(), e.quarantined.Load()
