@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,6 +52,25 @@ func (s *Sender) Have(lanes ...int16) {
 	for _, lane := range lanes {
 		s.sent[lane] = 0
 	}
+}
+
+// Mine are the lanes that the sender has.
+func (s *Sender) Mine() []int16 { return s.mine() }
+
+// Joined makes the sender one of the senders, without its rounds: share shares the lanes, and leave gives up all of them.
+func (s *Sender) Joined(ctx context.Context) (share func() error, leave func(), err error) {
+	own, err := s.join(ctx)
+	if own == nil || err != nil {
+		return nil, nil, errors.Join(err, errors.New("it is none of the senders"))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var listener sync.WaitGroup
+	listener.Go(func() { _ = own.listen(ctx, s.notified) })
+	return func() error { return s.share(ctx, own) }, sync.OnceFunc(func() {
+		cancel()
+		listener.Wait()
+		own.close(ctx)
+	}), nil
 }
 
 // Shares says what the sender of a process gives up and takes.
