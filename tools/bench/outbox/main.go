@@ -1,6 +1,6 @@
 // Command outbox measures how fast, and for how much of the processors, the outbox of a service empties itself into a
 // stream: as it does, in atomic batches, and beside that in the same run one event after the other, each waiting for its
-// confirmation, as it does where NATS knows no batches. `make bench-outbox` runs it.
+// confirmation, as it does where NATS knows no batches; and in batches with events in all lanes instead of one. `make bench-outbox` runs it.
 //
 // It is not a test: figures depend on the machine, and what to read is the ratio.
 package main
@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -121,6 +122,8 @@ type measurement struct {
 type way struct {
 	name string
 	bus  outbox.Publisher
+	// runs is how many runs the events are of: those of one run are in one lane.
+	runs int
 	sum  spent
 }
 
@@ -128,7 +131,10 @@ type way struct {
 type spent struct{ wall, sender, nats, database time.Duration }
 
 func (m *measurement) compare(ctx context.Context, conn *bus.Conn) error {
-	ways := []*way{{name: "one by one", bus: oneByOne{conn}}, {name: "in batches", bus: conn}}
+	ways := []*way{
+		{name: "one by one", bus: oneByOne{conn}, runs: 1}, {name: "in batches", bus: conn, runs: 1},
+		{name: "in batches, all lanes", bus: conn, runs: 16 * outbox.Lanes},
+	}
 	for range m.turns {
 		for _, w := range ways {
 			if err := m.turn(ctx, w); err != nil {
@@ -144,19 +150,21 @@ func (m *measurement) compare(ctx context.Context, conn *bus.Conn) error {
 		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%s\n", w.name, n, n/w.sum.wall.Seconds(), each(w.sum.sender), each(w.sum.nats),
 			each(w.sum.database), probe.Load())
 	}
-	old, now := ways[0].sum, ways[1].sum
-	fmt.Fprintf(out, "ratio\t\t%.1f times\t%.2f\t%.2f\t%.2f\t\n", old.wall.Seconds()/now.wall.Seconds(),
-		now.sender.Seconds()/old.sender.Seconds(),
-		now.nats.Seconds()/old.nats.Seconds(), now.database.Seconds()/old.database.Seconds())
+	for i, name := range []string{"batches to one by one", "all lanes to one"} {
+		old, now := ways[i].sum, ways[i+1].sum
+		fmt.Fprintf(out, "%s\t\t%.2f times\t%.2f\t%.2f\t%.2f\t\n", name, old.wall.Seconds()/now.wall.Seconds(),
+			now.sender.Seconds()/old.sender.Seconds(),
+			now.nats.Seconds()/old.nats.Seconds(), now.database.Seconds()/old.database.Seconds())
+	}
 	return out.Flush()
 }
 
 // turn fills the outbox and measures until all of it is in the stream.
 func (m *measurement) turn(ctx context.Context, w *way) (err error) {
-	if err := m.fill(ctx); err != nil {
+	if err := m.fill(ctx, w.runs); err != nil {
 		return err
 	}
-	if m.profile != "" && w.name != "one by one" {
+	if m.profile != "" && w.name == "in batches" {
 		f, err := os.Create(filepath.Clean(m.profile))
 		if err != nil {
 			return fmt.Errorf("make the profile: %w", err)
@@ -210,14 +218,14 @@ func (m *measurement) meters() (s spent, err error) {
 	return s, err
 }
 
-// fill adds the events of a turn.
-func (m *measurement) fill(ctx context.Context) error {
+// fill adds the events of a turn, of so many runs in turn.
+func (m *measurement) fill(ctx context.Context, runs int) error {
 	for left := m.events; left > 0; left -= together {
 		events := make([]event.Sealed, min(left, together))
 		for i := range events {
 			m.added++
 			e, err := event.Make(event.Header{
-				ID: fmt.Sprintf("bench-%d", m.added), Source: "/services/workflow", Organization: 1, Correlation: "1:rollout:7",
+				ID: fmt.Sprintf("bench-%d", m.added), Source: "/services/workflow", Organization: 1, Correlation: id.RolloutRun(int64(m.added%runs + 1)),
 				Time: clock.System().Now(),
 			}, event.DeploymentGateReached{DeploymentID: int64(m.added), Weight: 25})
 			if err != nil {
