@@ -287,9 +287,10 @@ chaos: ## Run rollouts, and a hostile driver beside them, while everything is ki
 	@LOCKSTEP_OUTAGE=30s go test -count=1 -timeout 10m -v -run TestDatabaseAndBusGoAwayAndComeBack ./services/workflow
 
 .PHONY: archive-test
-archive-test: $(VERSITYGW) ## Test the archive of ended runs with a real S3 server
+archive-test: $(VERSITYGW) ## Test the archives of ended runs and of settled rows with a real S3 server
 	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) ./pkg/archive
 	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run "Archive" ./services/workflow
+	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run "Archive|NoLongerDue" ./services/domain
 
 .PHONY: forge-test
 forge-test: $(GITEA) ## Test proposals with a real Gitea: protected branch, a base that moves, merges and closing by hand

@@ -104,29 +104,18 @@ func (a archived) Keep(ctx context.Context, b retention.Batch) (o retention.Obje
 		return o, err
 	}
 	// Compared are the lines: another replica may have stored the same rows meanwhile, with another time in the heading.
-	back, err := a.lines(ctx, o.Name, wanted{Organization: b.Organization, Kind: b.Kind, Installation: b.Installation})
+	back, err := a.lines(ctx, o.Name, retention.Wanted{Organization: b.Organization, Kind: b.Kind, Installation: b.Installation})
 	if err == nil && !bytes.Equal(back, lines) {
 		err = fault.New(fault.Unavailable, "%s: the storage gave back other rows than those that were stored", o.Name)
 	}
 	return o, err
 }
 
-// wanted is what is read of an archive.
-type wanted struct {
-	Organization int64
-	Kind         retention.Kind
-	// Installation is the one that the objects have to be of.
-	Installation string
-	// Recorded are the objects whose rows were deleted, as the database has them. With none, such as of a database that is lost, all objects
-	// are read.
-	Recorded []retention.Object
-}
-
-// Read writes the archived rows of a kind as JSON lines: with what the database has recorded, exactly those that were deleted, each once.
+// Read implements retention.Archive: with what the database has recorded, exactly those that were deleted, each once.
 // Without, all that are in the bucket: rows that occur several times with the same content once, but one that came into use after it
 // was archived with each content. An object that is missing, or is not what was stored, is passed to found, and the others are read; the
 // error is Terminal then.
-func (a archived) Read(ctx context.Context, s wanted, out io.Writer, found func(error)) error {
+func (a archived) Read(ctx context.Context, s retention.Wanted, out io.Writer, found func(error)) error {
 	recorded := make(map[string]retention.Object, len(s.Recorded))
 	for _, o := range s.Recorded {
 		recorded[o.Name] = o
@@ -163,7 +152,7 @@ func (a archived) Read(ctx context.Context, s wanted, out io.Writer, found func(
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
-		problem(fault.New(fault.Terminal, "%s is missing: %d rows were deleted with it", name, recorded[name].Rows-len(recorded[name].Kept)))
+		problem(fault.New(fault.Terminal, "%s is missing: %d rows were deleted with it", name, recorded[name].Deleted()))
 	}
 	if problems > 0 {
 		return fault.New(fault.Terminal, "%d objects of the archive are missing or cannot be used", problems)
@@ -214,7 +203,7 @@ func unseen(lines []byte, seen map[[sha256.Size]byte]int64) (rest []byte) {
 
 // lines reads an object and returns its lines behind the heading, compared with its name and with the heading. The error is Terminal if it
 // is not what was stored.
-func (a archived) lines(ctx context.Context, name string, s wanted) ([]byte, error) {
+func (a archived) lines(ctx context.Context, name string, s retention.Wanted) ([]byte, error) {
 	content, err := a.bucket.Get(ctx, name)
 	if err != nil {
 		return nil, err
@@ -289,8 +278,7 @@ func ReadArchived(ctx context.Context, c Config, arguments []string, out io.Writ
 			Name: "ORGANIZATION", Problem: "found " + arguments[0] + "; expected the number of an organization",
 		})
 	}
-	kinds := slices.DeleteFunc(retention.Kinds(), func(k retention.Kind) bool { return !k.Archived() })
-	kind := retention.Kind(arguments[1])
+	kinds, kind := retention.ArchivedKinds(), retention.Kind(arguments[1])
 	if !slices.Contains(kinds, kind) {
 		return fault.InvalidFields(fault.Field{Name: "KIND", Problem: fmt.Sprintf("found %.40q; expected one of %v", kind, kinds)})
 	}
@@ -311,9 +299,12 @@ func ReadArchived(ctx context.Context, c Config, arguments []string, out io.Writ
 		return err
 	}
 	defer pool.Close()
-	of := wanted{Organization: organization, Kind: kind}
+	of := retention.Wanted{Organization: organization, Kind: kind}
 	kept := store.New(store.Deps{Pool: pool, Publish: outbox.Add})
-	if of.Recorded, of.Installation, err = kept.ArchivedObjects(ctx, organization, kind); err != nil {
+	if of.Installation, err = kept.InstallationID(ctx); err != nil {
+		return err
+	}
+	if of.Recorded, err = retention.AllArchived(ctx, kept.ForRetention(), organization, kind); err != nil {
 		return err
 	}
 	if len(of.Recorded) == 0 {

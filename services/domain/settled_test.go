@@ -48,9 +48,11 @@ func archiveOf(t *testing.T, wrap func(http.Handler) http.Handler) archived {
 // readArchived reads an archive with what the database has recorded.
 func (s *shop) readArchived(a archived, organization int64, kind retention.Kind, out io.Writer) error {
 	s.t.Helper()
-	of := wanted{Organization: organization, Kind: kind}
+	of := retention.Wanted{Organization: organization, Kind: kind}
 	var err error
-	of.Recorded, of.Installation, err = s.store.ArchivedObjects(s.t.Context(), organization, kind)
+	of.Installation, err = s.store.InstallationID(s.t.Context())
+	s.ok(err)
+	of.Recorded, err = retention.AllArchived(s.t.Context(), s.store.ForRetention(), organization, kind)
 	s.ok(err)
 	if len(of.Recorded) == 0 {
 		return nil
@@ -334,7 +336,7 @@ func TestRowsThatWereArchivedTwiceAreReadOnce(t *testing.T) {
 
 	// Without the record, such as of a lost database, what differs is read in both states.
 	out.Reset()
-	s.ok(a.Read(t.Context(), wanted{Organization: 1, Kind: retention.TriedCalls}, &out, func(err error) { t.Error(err) }))
+	s.ok(a.Read(t.Context(), retention.Wanted{Organization: 1, Kind: retention.TriedCalls}, &out, func(err error) { t.Error(err) }))
 	s.want(strings.Count(out.String(), "\n"), 5)
 }
 
@@ -395,7 +397,7 @@ func TestWhatIsWrongInTheArchiveIsReported(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	a := archiveOf(t, nil)
-	of := wanted{Organization: 1, Kind: retention.Handoffs, Installation: "this"}
+	of := retention.Wanted{Organization: 1, Kind: retention.Handoffs, Installation: "this"}
 	var names []string
 	for i := range int64(4) {
 		rows := []retention.Row{{ID: i + 1, Content: fmt.Sprintf(`{"id": %d}`, i+1)}}
@@ -405,7 +407,7 @@ func TestWhatIsWrongInTheArchiveIsReported(t *testing.T) {
 		}
 		of.Recorded, names = append(of.Recorded, o), append(names, o.Name)
 	}
-	read := func(of wanted) (rows string, problems []string, err error) {
+	read := func(of retention.Wanted) (rows string, problems []string, err error) {
 		var out bytes.Buffer
 		err = a.Read(ctx, of, &out, func(err error) { problems = append(problems, err.Error()) })
 		return out.String(), problems, err
@@ -426,15 +428,15 @@ func TestWhatIsWrongInTheArchiveIsReported(t *testing.T) {
 	lost = append(lost, retention.Object{Name: archivedName(1, retention.Handoffs, 9, 9, make([]byte, 32)), Rows: 3, Kept: []int64{9}})
 	lost[3].Kept = []int64{4}
 	for name, tt := range map[string]struct {
-		of       wanted
+		of       retention.Wanted
 		rows     string
 		problems []string
 	}{
 		"replaced":             {of, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"lost":                 {wanted{1, of.Kind, "this", lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
-		"another installation": {wanted{1, of.Kind, "that", of.Recorded[2:3]}, "", []string{"installation this"}},
-		"without a record":     {wanted{1, of.Kind, "", nil}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"another organization": {wanted{2, of.Kind, "", nil}, "", []string{"of organization 1"}},
+		"lost":                 {retention.Wanted{1, of.Kind, "this", lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
+		"another installation": {retention.Wanted{1, of.Kind, "that", of.Recorded[2:3]}, "", []string{"installation this"}},
+		"without a record":     {retention.Wanted{1, of.Kind, "", nil}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
+		"another organization": {retention.Wanted{2, of.Kind, "", nil}, "", []string{"of organization 1"}},
 	} {
 		rows, problems, err := read(tt.of)
 		if !fault.Is(err, fault.Terminal) || rows != tt.rows || len(problems) != len(tt.problems) {

@@ -88,7 +88,7 @@ func askedOfTheHostile() []string {
 		"agent revoke HOSTILE", "agent label HOSTILE a=b", "rollout targets rollout_1 --environment HOSTILE",
 		"rollout pause-wave rollout_1 --environment a --wave 1", "rollout resume-wave rollout_1 --environment a --wave 1",
 		"organization list", "organization create a --owner b", "organization rename HOSTILE b", "whoami", "access list", "access check", "audit",
-		"admin verify-journal", "admin reconcile --since 2h --apply", "admin retention list", "admin retention set requests 30",
+		"admin verify-journal", "admin reconcile --since 2h --apply", "admin retention list", "admin retention archived handoffs", "admin retention set requests 30",
 		"admin retention hold --reason HOSTILE", "publish r.test/a:1@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "doctor",
 		"workflow start a FILE", "workflow list", "workflow get a", "workflow history a", "workflow timeline a", "workflow logs a", "workflow watch a",
 		"workflow retry a", "workflow cancel a", "workflow export a", "workflow reset a b", "workflow change-program a FILE",

@@ -96,7 +96,7 @@ func Outputs() map[string]any {
 		"organization list": []client.Organization{}, "organization create": client.Organization{}, "organization rename": client.Organization{},
 		"whoami":      client.Viewer{},
 		"access list": []client.AccessChange{}, "access check": []client.UnanswerableRule{}, "audit": []client.AuditEntry{}, "admin verify-journal": client.JournalCheck{}, "admin reconcile": []client.RecordDifference{}, "admin retention list": client.Retention{},
-		"admin retention set": client.Retention{}, "admin retention hold": client.Retention{},
+		"admin retention set": client.Retention{}, "admin retention hold": client.Retention{}, "admin retention archived": []client.ArchivedObject{},
 		"publish": source.Published{},
 		"version": versionAnswer{}, "doctor": []doctor.Finding{}, "dev": stack.Endpoints{}, "dev env": map[string]string{},
 		"dev push": local.PushedImage{}, "workflow replay": engine.ReplayReport{}, "workflow test": []workflow.Tested{},

@@ -1,6 +1,18 @@
 package client
 
-import "context"
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+)
 
 // Retention is how long an organization keeps what is settled.
 type Retention struct {
@@ -37,4 +49,77 @@ func (c *Client) SetRetention(ctx context.Context, kind string, days int, reason
 func (c *Client) SetLegalHold(ctx context.Context, on bool, reason string) (Retention, error) {
 	return change[Retention](ctx, c, "setLegalHold", "SetLegalHoldInput", "retention", retentionFields,
 		map[string]any{"on": on, "reason": reason})
+}
+
+// ArchivedObject is an object of the archive whose rows were deleted from the database.
+type ArchivedObject struct {
+	Name string `json:"name"`
+	Rows int    `json:"rows"`
+	// SHA256 is that of its lines.
+	SHA256    string    `json:"sha256"`
+	DeletedAt time.Time `json:"deletedAt"`
+}
+
+// ArchivedObjects returns the objects of the archive that have rows of a kind, by name.
+func (c *Client) ArchivedObjects(ctx context.Context, kind string) ([]ArchivedObject, error) {
+	all := []ArchivedObject{}
+	for after := (*string)(nil); ; {
+		var data struct {
+			ArchivedObjects struct {
+				Objects []ArchivedObject
+				Next    *string
+			}
+		}
+		err := c.do(ctx, `query($kind: String!, $after: String) {
+			archivedObjects(kind: $kind, after: $after) { objects { name rows sha256 deletedAt } next }
+		}`, map[string]any{"kind": kind, "after": after}, &data)
+		if err != nil {
+			return nil, err
+		}
+		all, after = append(all, data.ArchivedObjects.Objects...), data.ArchivedObjects.Next
+		if after == nil {
+			return all, nil
+		}
+	}
+}
+
+// ReadArchived writes the archived rows of a kind as JSON lines, and answers how many they are. The error names objects that are missing,
+// or are not what was stored: the rows of the others are written.
+func (c *Client) ReadArchived(ctx context.Context, kind string, to io.Writer) (rows int, err error) {
+	response, err := c.file(ctx, url.Values{"kind": {kind}}, "retention", "archived")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	in := bufio.NewReader(response.Body)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) || len(line) == 0 {
+			return rows, fault.New(fault.Unavailable, "the archive was cut off behind %d rows", rows)
+		}
+		if bytes.HasPrefix(line, []byte(`{"end":`)) {
+			return rows, endOf(line, rows)
+		}
+		if _, err := to.Write(line); err != nil {
+			return rows, fmt.Errorf("write the rows: %w", err)
+		}
+		rows++
+	}
+}
+
+// endOf judges the last line of an answer: nil if everything was read.
+func endOf(line []byte, rows int) error {
+	var last struct {
+		End struct {
+			Rows     int      `json:"rows"`
+			Problems []string `json:"problems"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(line, &last); err != nil || last.End.Rows != rows {
+		return fault.New(fault.Unavailable, "the archive was cut off: found %d rows, expected %d", rows, last.End.Rows)
+	}
+	if n := len(last.End.Problems); n > 0 {
+		return fault.New(fault.Terminal, "%d objects of the archive cannot be used, first: %s", n, last.End.Problems[0])
+	}
+	return nil
 }

@@ -178,6 +178,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		},
 		func() error { _, err := c.CheckJournalChain(ctx); return err },
 		func() error { _, err := c.Retention(ctx); return err },
+		func() error { _, err := c.ArchivedObjects(ctx, "handoffs"); return err },
 		func() error { _, err := c.SetRetention(ctx, "requests", 30, ""); return err },
 		func() error { _, err := c.SetLegalHold(ctx, true, "case 7"); return err },
 		func() error { _, err := c.RecordDifferences(ctx, time.Unix(1, 0)); return err },

@@ -44,6 +44,7 @@ func routes() map[string]route {
 	return map[string]route{
 		domain + `"/graphql"`:           {"domain", []string{"/graphql", "/graphql?stream"}, nil},
 		domain + `ExportPath`:           {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
+		domain + `ArchivedPath`:         {"domain", []string{"/retention/archived", "/retention/archived?kind=handoffs"}, nil},
 		domain + `ChecksPath`:           {"domain", []string{"/v1/checks"}, nil},
 		domain + `EvaluateCheckPath`:    {"domain", []string{"/v1/checks/evaluate"}, nil},
 		domain + `ReportDeploymentPath`: {"domain", []string{"/v1/deployments/report"}, nil},

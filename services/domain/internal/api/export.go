@@ -40,7 +40,7 @@ func exportHandler(e Export) http.Handler {
 				return
 			}
 		}
-		begun := &begun{ResponseWriter: w}
+		begun := &begun{ResponseWriter: w, file: "journal.jsonl"}
 		err := e.Export(r.Context(), actor, bounds[0], bounds[1], begun)
 		if err != nil && begun.any {
 			panic(http.ErrAbortHandler)
@@ -64,7 +64,8 @@ func instant(text string) (*time.Time, error) {
 // begun notes whether anything of an answer was sent.
 type begun struct {
 	http.ResponseWriter
-	any bool
+	any  bool
+	file string
 }
 
 // Write implements io.Writer.
@@ -72,7 +73,7 @@ func (b *begun) Write(text []byte) (int, error) {
 	if !b.any {
 		b.any = true
 		b.Header().Set("Content-Type", "application/jsonl")
-		b.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "journal.jsonl"))
+		b.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", b.file))
 	}
 	return b.ResponseWriter.Write(text) //nolint:wrapcheck // io.Writer hands on what the connection says
 }

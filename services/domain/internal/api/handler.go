@@ -27,6 +27,8 @@ type Deps struct {
 	Access Access
 	// Export answers ExportPath.
 	Export Export
+	// Archived answers ArchivedPath.
+	Archived Archived
 	// Checks answers ChecksPath.
 	Checks Checks
 	// Evaluations answers EvaluateCheckPath.
@@ -50,7 +52,7 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath, ChatPath, /session
+// NewHandler is the HTTP surface: /graphql, ExportPath, ArchivedPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath, ChatPath, /session
 // where a browser signs in and out (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with
 // the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
@@ -58,6 +60,7 @@ func NewHandler(d Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
+	mux.Handle(ArchivedPath, keys.authenticate(archivedHandler(d.Archived)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))
 	mux.Handle(ReportDeploymentPath, keys.authenticate(reportDeploymentHandler(d.Deployments, d.Clock)))

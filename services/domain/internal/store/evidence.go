@@ -216,32 +216,24 @@ func (t *tx) Installation(ctx context.Context) (string, error) {
 	return id, pg.Classify(err, "read the installation's id")
 }
 
-// ArchivedObjects are the objects of the archive whose rows of a kind were deleted, by name, and the installation that they are of.
+// ArchivedObjects implements retention.Store.
 func (s *Store) ArchivedObjects(
-	ctx context.Context, organization int64, kind retention.Kind,
-) (all []retention.Object, installation string, err error) {
-	err = s.run(ctx, organization, func(q *query.Queries) (err error) {
-		if installation, err = q.InstallationID(ctx); err != nil {
-			return pg.Classify(err, "read the installation's id")
-		}
-		for after := ""; ; {
-			rows, err := q.ArchivedObjects(ctx, query.ArchivedObjectsParams{
-				OrganizationID: organization, Kind: string(kind), After: after, AtMost: mostObjects,
-			})
-			if err != nil {
-				return pg.Classify(err, "read the objects of the archive behind %q", after)
-			}
-			for _, r := range rows {
-				all = append(all, retention.Object{Name: r.Name, Digest: r.Digest, Rows: int(r.RowCount), Kept: r.Kept})
-				after = r.Name
-			}
-			if len(rows) < mostObjects {
-				return nil
-			}
-		}
+	ctx context.Context, organization int64, kind retention.Kind, after string, most int,
+) (all []retention.Object, err error) {
+	err = s.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.ArchivedObjects(ctx, query.ArchivedObjectsParams{
+			OrganizationID: organization, Kind: string(kind), After: after, AtMost: int32(most),
+		})
+		all = convertAll(rows, func(r query.ArchivedObjectsRow) retention.Object {
+			return retention.Object{Name: r.Name, Digest: r.Digest, Rows: int(r.RowCount), Kept: r.Kept, DeletedAt: r.CreatedAt.UTC()}
+		})
+		return pg.Classify(err, "read the objects of the archive behind %q", after)
 	})
-	return all, installation, err
+	return all, err
 }
 
-// mostObjects is how many of them are read at once.
-const mostObjects = 1000
+// InstallationID implements retention.Store.
+func (s *Store) InstallationID(ctx context.Context) (id string, err error) {
+	id, err = query.New(s.deps.Pool).InstallationID(ctx)
+	return id, pg.Classify(err, "read the installation's id")
+}

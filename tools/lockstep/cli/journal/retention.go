@@ -3,7 +3,9 @@ package journal
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +17,7 @@ import (
 // retention is how long what is settled is kept.
 func (c commands) retention() *cobra.Command {
 	cmd := command.Noun("retention", "", "How long what is settled is kept, and legal hold", c.retentionList(),
-		c.retentionSet(), c.retentionHold())
+		c.retentionSet(), c.retentionHold(), c.retentionArchived())
 	cmd.GroupID = ""
 	return cmd
 }
@@ -58,6 +60,47 @@ func (c commands) retentionHold() *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "why; required")
 	cmd.Flags().BoolVar(&end, "end", false, "end the legal hold")
 	return cmd
+}
+
+func (c commands) retentionArchived() *cobra.Command {
+	var rows string
+	cmd := c.Asking("archived KIND", "List the objects of the archive that have deleted rows of a kind; with --rows, read them; for owners",
+		"  lockstep admin retention archived handoffs\n  lockstep admin retention archived handoffs --rows handoffs.jsonl", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			if rows != "" {
+				return c.readArchived(cmd, api, args[0], rows)
+			}
+			all, err := api.ArchivedObjects(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) {
+				command.Row(w, "OBJECT", "ROWS", "DELETED", "SHA-256")
+				for _, o := range all {
+					command.Row(w, o.Name, strconv.Itoa(o.Rows), o.DeletedAt.UTC().Format(time.RFC3339), o.SHA256)
+				}
+			})
+		})
+	cmd.Flags().StringVar(&rows, "rows", "", "write the rows as JSON lines to this `file`, which must not exist")
+	return cmd
+}
+
+// readArchived writes archived rows to a file, never over one.
+func (c commands) readArchived(cmd *cobra.Command, api *client.Client, kind, name string) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fault.New(fault.Invalid, "--rows: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	n, err := api.ReadArchived(cmd.Context(), kind, file)
+	if err != nil {
+		return fmt.Errorf("%s has %d rows: %w", name, n, err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("file: %w", err)
+	}
+	_, err = fmt.Fprintf(c.Out, "%d rows\n", n)
+	return err
 }
 
 func (c commands) printRetention(r client.Retention, err error) error {

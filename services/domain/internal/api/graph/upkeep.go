@@ -15,12 +15,19 @@ type Retention interface {
 	Retention(ctx context.Context, a core.Actor) (retention.Retention, error)
 	Set(ctx context.Context, a core.Actor, kind retention.Kind, days int, reason string) (retention.Retention, error)
 	SetHold(ctx context.Context, a core.Actor, on bool, reason string) (retention.Retention, error)
+	Archived(ctx context.Context, a core.Actor, kind retention.Kind, after string) (retention.ArchivedPage, error)
 }
 
 // Retention is what the organization has set.
 func (q query) Retention(ctx context.Context) (model.Retention, error) {
 	r, err := q.domain.Retention.Retention(ctx, loadersOf(ctx).actor)
 	return model.Retention{Retention: r}, err
+}
+
+// ArchivedObjects is a page of what the archive has.
+func (q query) ArchivedObjects(ctx context.Context, kind string, after *string) (model.ArchivedObjects, error) {
+	p, err := q.domain.Retention.Archived(ctx, loadersOf(ctx).actor, retention.Kind(kind), orEmpty(after))
+	return model.ArchivedObjects{ArchivedPage: p}, err
 }
 
 // SetRetention sets how long a kind is kept.

@@ -3,6 +3,8 @@ package retention
 import (
 	"context"
 	"fmt"
+	"io"
+	"time"
 )
 
 // Row is a settled row.
@@ -29,13 +31,32 @@ type Object struct {
 	Rows   int
 	// Kept are the rows that it has and that were not deleted with the others: a later object may have them, too.
 	Kept []int64
+	// DeletedAt is when its rows were deleted from the database.
+	DeletedAt time.Time
 }
+
+// Deleted is how many rows were deleted with it.
+func (o Object) Deleted() int { return o.Rows - len(o.Kept) }
 
 // Archive keeps rows that are deleted from the database.
 type Archive interface {
 	// Keep stores rows of a kind; once it has returned, it has read back what it stored, and the rows may be deleted. Repeated with the
 	// same rows, it has no further effect.
 	Keep(ctx context.Context, b Batch) (Object, error)
+	// Read writes the rows of objects as JSON lines. An object that is missing, or is not what was stored, is passed to found, and the
+	// others are read; the error is Terminal then.
+	Read(ctx context.Context, w Wanted, out io.Writer, found func(error)) error
+}
+
+// Wanted is what is read of the archive.
+type Wanted struct {
+	Organization int64
+	Kind         Kind
+	// Installation is the one that the objects have to be of.
+	Installation string
+	// Recorded are the objects whose rows were deleted, as the database has them. With none, such as of a database that is lost, all objects
+	// are read.
+	Recorded []Object
 }
 
 // Archived reports whether rows of a kind go to the archive, where there is one. Answers to requests are of no use to anybody later, and

@@ -84,6 +84,10 @@ type Store interface {
 	core.Transactions[Tx]
 	AllOrganizations(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Organization], error)
 	Organization(ctx context.Context, organization int64) (core.Organization, error)
+	// ArchivedObjects are up to so many objects of the archive whose rows of a kind were deleted, in the order of their names, behind one.
+	ArchivedObjects(ctx context.Context, organization int64, kind Kind, after string, most int) ([]Object, error)
+	// InstallationID is the random id of this installation.
+	InstallationID(ctx context.Context) (string, error)
 }
 
 // Tx is what a use case may do in its transaction.
@@ -115,10 +119,12 @@ type UseCases struct {
 	// archive is nil where none is configured: what is deleted is gone.
 	archive Archive
 	counted func(outcome string, rows int)
+	// reading has room for one who reads the archive.
+	reading chan struct{}
 }
 
 // New makes the use cases over a store.
-func New(store Store) *UseCases { return &UseCases{store: store} }
+func New(store Store) *UseCases { return &UseCases{store: store, reading: make(chan struct{}, 1)} }
 
 // Retention returns the rules of the actor's organization, and the rows that are due by them. It deletes nothing: it is the dry run.
 func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {

@@ -25,7 +25,7 @@ SELECT r.id::bigint AS id, r.content::text AS content FROM cd_settled_rows(@kind
 SELECT cd_delete_settled_rows(@kind::text, @ids::bigint[], @name::text, @digest::bytea)::bigint;
 
 -- name: ArchivedObjects :many
-SELECT name, digest, row_count, kept FROM cd_archived_objects
+SELECT name, digest, row_count, kept, created_at FROM cd_archived_objects
 WHERE organization_id = @organization_id AND kind = @kind AND name > @after::text ORDER BY name LIMIT @at_most;
 
 -- name: InstallationID :one

@@ -7,10 +7,11 @@ package query
 
 import (
 	"context"
+	"time"
 )
 
 const archivedObjects = `-- name: ArchivedObjects :many
-SELECT name, digest, row_count, kept FROM cd_archived_objects
+SELECT name, digest, row_count, kept, created_at FROM cd_archived_objects
 WHERE organization_id = $1 AND kind = $2 AND name > $3::text ORDER BY name LIMIT $4
 `
 
@@ -22,10 +23,11 @@ type ArchivedObjectsParams struct {
 }
 
 type ArchivedObjectsRow struct {
-	Name     string
-	Digest   []byte
-	RowCount int32
-	Kept     []int64
+	Name      string
+	Digest    []byte
+	RowCount  int32
+	Kept      []int64
+	CreatedAt time.Time
 }
 
 func (q *Queries) ArchivedObjects(ctx context.Context, arg ArchivedObjectsParams) ([]ArchivedObjectsRow, error) {
@@ -47,6 +49,7 @@ func (q *Queries) ArchivedObjects(ctx context.Context, arg ArchivedObjectsParams
 			&i.Digest,
 			&i.RowCount,
 			&i.Kept,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -272,6 +272,18 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	ArchivedObject struct {
+		DeletedAt func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Rows      func(childComplexity int) int
+		SHA256    func(childComplexity int) int
+	}
+
+	ArchivedObjects struct {
+		Next    func(childComplexity int) int
+		Objects func(childComplexity int) int
+	}
+
 	Archiving struct {
 		Archived      func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
@@ -1783,6 +1795,7 @@ type ComplexityRoot struct {
 		Agents                 func(childComplexity int, first *int, after *string, last *int, before *string, withRevoked *bool, orderBy *core.Order) int
 		Application            func(childComplexity int, name string) int
 		Applications           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, rolledOut *bool, orderBy *core.Order) int
+		ArchivedObjects        func(childComplexity int, kind string, after *string) int
 		ArtifactSenders        func(childComplexity int) int
 		ArtifactSourceKinds    func(childComplexity int) int
 		ArtifactSources        func(childComplexity int, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) int
@@ -3369,6 +3382,44 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ArchiveEnvironmentPayload.Errors(childComplexity), true
+
+	case "ArchivedObject.deletedAt":
+		if e.ComplexityRoot.ArchivedObject.DeletedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObject.DeletedAt(childComplexity), true
+	case "ArchivedObject.name":
+		if e.ComplexityRoot.ArchivedObject.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObject.Name(childComplexity), true
+	case "ArchivedObject.rows":
+		if e.ComplexityRoot.ArchivedObject.Rows == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObject.Rows(childComplexity), true
+	case "ArchivedObject.sha256":
+		if e.ComplexityRoot.ArchivedObject.SHA256 == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObject.SHA256(childComplexity), true
+
+	case "ArchivedObjects.next":
+		if e.ComplexityRoot.ArchivedObjects.Next == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObjects.Next(childComplexity), true
+	case "ArchivedObjects.objects":
+		if e.ComplexityRoot.ArchivedObjects.Objects == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ArchivedObjects.Objects(childComplexity), true
 
 	case "Archiving.archived":
 		if e.ComplexityRoot.Archiving.Archived == nil {
@@ -10024,6 +10075,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Applications(childComplexity, args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["name"].(*string), args["rolledOut"].(*bool), args["orderBy"].(*core.Order)), true
+	case "Query.archivedObjects":
+		if e.ComplexityRoot.Query.ArchivedObjects == nil {
+			break
+		}
+
+		args, err := ec.field_Query_archivedObjects_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.ArchivedObjects(childComplexity, args["kind"].(string), args["after"].(*string)), true
 	case "Query.artifactSenders":
 		if e.ComplexityRoot.Query.ArtifactSenders == nil {
 			break
@@ -19173,6 +19235,16 @@ type ReconcileRecordPayload {
 extend type Query {
   "How long the organization keeps what is settled, and what is due to be deleted. It deletes nothing. For owners."
   retention: Retention!
+  """
+  The objects of the archive whose rows were deleted from the database, by name, as the database has recorded them. GET /retention/archived?kind=handoffs reads
+  their rows. For owners.
+  """
+  archivedObjects(
+    "handoffs, closings or tried_calls."
+    kind: String!
+    "The next of the page before; omit it for the first page."
+    after: String
+  ): ArchivedObjects!
 }
 
 extend type Mutation {
@@ -19202,6 +19274,25 @@ type RetentionRule {
   keepDays: Int!
   "How many rows are older than that, counted up to 10000."
   due: Int!
+}
+
+"A page of objects of the archive."
+type ArchivedObjects {
+  objects: [ArchivedObject!]!
+  "Pass as after to continue; null after the last page."
+  next: String
+}
+
+"An object of the archive."
+type ArchivedObject {
+  "Its name in the bucket, below the prefix."
+  name: String!
+  "How many rows were deleted with it."
+  rows: Int!
+  "The SHA-256 of its lines, as hexadecimal."
+  sha256: String!
+  "When its rows were deleted from the database."
+  deletedAt: Time!
 }
 
 "Input of setRetention."
@@ -21225,6 +21316,30 @@ func (ec *executionContext) childFields_ArchiveEnvironmentPayload(ctx context.Co
 		return ec.fieldContext_ArchiveEnvironmentPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ArchiveEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_ArchivedObject(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ArchivedObject_name(ctx, field)
+	case "rows":
+		return ec.fieldContext_ArchivedObject_rows(ctx, field)
+	case "sha256":
+		return ec.fieldContext_ArchivedObject_sha256(ctx, field)
+	case "deletedAt":
+		return ec.fieldContext_ArchivedObject_deletedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArchivedObject", field.Name)
+}
+
+func (ec *executionContext) childFields_ArchivedObjects(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "objects":
+		return ec.fieldContext_ArchivedObjects_objects(ctx, field)
+	case "next":
+		return ec.fieldContext_ArchivedObjects_next(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ArchivedObjects", field.Name)
 }
 
 func (ec *executionContext) childFields_Archiving(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

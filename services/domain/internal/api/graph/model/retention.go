@@ -1,6 +1,10 @@
 package model
 
-import "github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
+import (
+	"encoding/hex"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
+)
 
 // Retention wraps the domain's.
 type Retention struct{ retention.Retention }
@@ -22,3 +26,27 @@ type RetentionRule struct{ retention.Rule }
 
 // Kind is what is kept.
 func (r RetentionRule) Kind() string { return string(r.Rule.Kind) }
+
+// ArchivedObjects wraps the domain's.
+type ArchivedObjects struct{ retention.ArchivedPage }
+
+// Objects are those of the page.
+func (p ArchivedObjects) Objects() []ArchivedObject {
+	all := make([]ArchivedObject, len(p.ArchivedPage.Objects))
+	for i, o := range p.ArchivedPage.Objects {
+		all[i] = ArchivedObject{o}
+	}
+	return all
+}
+
+// Next is null after the last page.
+func (p ArchivedObjects) Next() *string { return orNone(p.ArchivedPage.Next) }
+
+// ArchivedObject wraps the domain's.
+type ArchivedObject struct{ retention.Object }
+
+// Rows is how many rows were deleted with it.
+func (o ArchivedObject) Rows() int { return o.Deleted() }
+
+// SHA256 is the digest of its lines.
+func (o ArchivedObject) SHA256() string { return hex.EncodeToString(o.Digest) }
