@@ -175,6 +175,13 @@ func TestTheEngineIsSentPoliciesAboutCalls(t *testing.T) {
 	w.want(sent, []string{"calls 1 enforce true", "shop 1 dry_run true", "calls 2 enforce false", "shop 2 off true"})
 	w.enter(r, "staging")
 	w.want(w.granted(), []string{"staging"})
+	_, err = w.rollouts.CancelRollout(t.Context(), user(), r.ID, "the next one")
+	w.ok(err)
+	// What is off, or not about calls any more, has to be known as well, or the version before would decide.
+	inputs = w.inputsOf("rollout-" + itoa(w.rollout(w.set).ID))
+	if want := `"call_policies": {"shop": 2, "calls": 2}`; !strings.Contains(inputs, want) {
+		t.Errorf("the inputs have no %s: %s", want, inputs)
+	}
 }
 
 // D51: a run that crashed between a decision and its call has it decided again under the same name. Where the policies that were tried out

@@ -75,6 +75,9 @@ func (t *tx) AnnounceCallAnswer(ctx context.Context, r core.CallRequest, approve
 
 // AnnouncePolicySet implements policy.Tx.
 func (t *tx) AnnouncePolicySet(ctx context.Context, s core.PolicySet) error {
+	if err := t.q.NotePolicySent(ctx, int32(s.Version), t.organization, s.ID); err != nil {
+		return pg.Classify(err, "note that policy set %q was sent", s.Name)
+	}
 	return t.publish(ctx, "policy-set-"+s.Name, s.CreatedAt, event.PolicySetChanged{
 		Name: s.Name, Version: s.Version, Mode: string(s.Mode), TimeZone: s.TimeZone, Text: s.Text, ApplicationID: s.ApplicationID,
 		EnvironmentID: s.EnvironmentID, ApplicationLabels: s.Labels,

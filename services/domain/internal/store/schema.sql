@@ -2457,6 +2457,7 @@ CREATE TABLE cd_policy_sets (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     application_labels jsonb,
+    sent integer,
     CONSTRAINT cd_policy_sets_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_policy_sets_name_is_unique UNIQUE (organization_id, name),
     CONSTRAINT cd_policy_sets_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
@@ -2465,6 +2466,7 @@ CREATE TABLE cd_policy_sets (
     CONSTRAINT cd_policy_sets_labels_are_some CHECK (((jsonb_typeof(application_labels) = 'object'::text) AND (application_labels <> '{}'::jsonb) AND (octet_length((application_labels)::text) <= 16000))),
     CONSTRAINT cd_policy_sets_name_is_plain CHECK ((name ~ '^[a-z0-9][a-z0-9-]{0,62}$'::text)),
     CONSTRAINT cd_policy_sets_scope_is_one CHECK ((num_nonnulls(application_id, environment_id, application_labels) <= 1)),
+    CONSTRAINT cd_policy_sets_sent_is_a_version CHECK (((sent >= 1) AND (sent <= version))),
     CONSTRAINT cd_policy_sets_version_counts CHECK ((version >= 1))
 );
 CREATE TRIGGER cd_policy_sets_touch BEFORE UPDATE ON cd_policy_sets FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -2472,6 +2474,8 @@ COMMENT ON TABLE cd_policy_sets IS
     'Named sets of policies, each of the organization, of the applications with some labels, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.';
 COMMENT ON COLUMN cd_policy_sets.application_labels IS
     'The labels that an application has to have for the set to concern it; null for other scopes.';
+COMMENT ON COLUMN cd_policy_sets.sent IS
+    'The latest version that the engine was sent, also one that is off or not about calls any more; null where none was, and until the set is announced again after an upgrade.';
 COMMENT ON COLUMN cd_policy_sets.version IS
     'The latest version, which is in force as its mode says.';
 

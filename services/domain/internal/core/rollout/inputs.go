@@ -41,7 +41,8 @@ type rolloutInput struct {
 	Inputs json.RawMessage `json:"inputs,omitempty"`
 	// Requester is who requested it, as policies about calls of Functions name principals.
 	Requester *policy.Principal `json:"requester,omitempty"`
-	// CallPolicies are the versions of the policy sets about calls that are in force: the engine decides by these or later ones.
+	// CallPolicies are the versions of the policy sets about calls, or that were about calls, that are in force: the engine decides by these
+	// or later ones.
 	CallPolicies map[string]int `json:"call_policies,omitempty"`
 	// Labels are those that the application has now, which policies of groups select by.
 	Labels map[string]string `json:"application_labels,omitempty"`
@@ -205,15 +206,27 @@ func (u *UseCases) forCalls(ctx context.Context, tx Tx, c cause, p plan, in *rol
 	if err != nil {
 		return err
 	}
-	for _, s := range concerning {
-		enters := slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID })
-		if !s.Latest || s.Installation || s.EnvironmentID != 0 && !enters || s.Mode == core.PolicyOff || !u.policies.AboutCalls(s.PolicySet) {
-			continue
+	// Also those that are off by now: the engine may not have heard of that yet, and would deny by the version before.
+	sent, err := tx.SentPolicies(ctx, p.application.ID)
+	if err != nil {
+		return err
+	}
+	needs := func(s core.PolicySet) {
+		if s.EnvironmentID != 0 && !slices.ContainsFunc(p.stops, func(one stop) bool { return one.environment.ID == s.EnvironmentID }) {
+			return
 		}
 		if in.CallPolicies == nil {
 			in.CallPolicies = map[string]int{}
 		}
-		in.CallPolicies[s.Name] = s.Version
+		in.CallPolicies[s.Name] = max(in.CallPolicies[s.Name], s.Version)
+	}
+	for _, s := range sent {
+		needs(s)
+	}
+	for _, s := range concerning {
+		if s.Latest && !s.Installation && s.Mode != core.PolicyOff && u.policies.AboutCalls(s.PolicySet) {
+			needs(s.PolicySet)
+		}
 	}
 	return nil
 }

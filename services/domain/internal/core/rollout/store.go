@@ -45,6 +45,9 @@ type PolicyTx interface {
 	// PoliciesConcerning are the latest versions of the policy sets of the organization, of an application and of all environments, and those
 	// that a rollout has pinned; none that are off. A rollout of 0 has pinned none.
 	PoliciesConcerning(ctx context.Context, application, rollout int64) ([]core.ConcerningPolicy, error)
+	// SentPolicies are the versions that the engine was sent last of the sets of the organization, of an application and of all environments,
+	// also of those that are off or not about calls any more. Of each only name, version and environment are answered.
+	SentPolicies(ctx context.Context, application int64) ([]core.PolicySet, error)
 	PinPolicy(ctx context.Context, rollout int64, s core.PolicySet) error
 	// PolicyRequester is who created a rollout, with the groups of a member, and without permissions.
 	PolicyRequester(ctx context.Context, rollout int64) (core.Actor, error)

@@ -266,6 +266,18 @@ func (w Writes) PoliciesConcerning(ctx context.Context, application, rollout int
 	return all, pg.Classify(err, "read the policies that concern rollout %d", rollout)
 }
 
+// SentPolicies implements rollout.PolicyTx.
+func (w Writes) SentPolicies(ctx context.Context, application int64) ([]core.PolicySet, error) {
+	rows, err := w.Q.SentPolicies(ctx, w.Entered, &application)
+	return convert(rows, func(row query.SentPoliciesRow) core.PolicySet {
+		s := core.PolicySet{Name: row.Name, Version: int(row.Sent)}
+		if row.EnvironmentID != nil {
+			s.EnvironmentID = *row.EnvironmentID
+		}
+		return s
+	}), pg.Classify(err, "read the policies that the engine was sent for application %d", application)
+}
+
 // OpenIncidents implements rollout.PolicyTx.
 func (w Writes) OpenIncidents(ctx context.Context, application int64, environments []int64, at time.Time) ([]string, error) {
 	open, err := w.Q.OpenIncidents(ctx, query.OpenIncidentsParams{

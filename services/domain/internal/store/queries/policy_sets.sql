@@ -21,6 +21,17 @@ VALUES (@organization_id, @name, sqlc.narg(application_id), sqlc.narg(environmen
 -- name: RaisePolicySet :exec
 UPDATE cd_policy_sets SET version = @version WHERE organization_id = @organization_id AND id = @id;
 
+-- name: NotePolicySent :exec
+UPDATE cd_policy_sets SET sent = @version::integer WHERE organization_id = @organization_id AND id = @id AND (sent IS NULL OR sent < @version::integer);
+
+-- name: SentPolicies :many
+-- What the engine was sent last of each set that concerns an application, for which no environment is left out.
+SELECT s.name, s.environment_id, s.sent::integer AS sent FROM cd_policy_sets s
+WHERE s.organization_id = @organization_id AND s.sent IS NOT NULL AND (s.application_id IS NULL OR s.application_id = @application_id)
+  AND (s.application_labels IS NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = s.organization_id AND d.application_id = @application_id AND d.labels @> s.application_labels))
+ORDER BY s.name;
+
 -- name: InsertPolicyVersion :exec
 INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name, created_at)
 VALUES (@organization_id, @policy_set_id, @version, @mode, @time_zone, @text, @reason, @principal_type, @principal_id, @principal_name, @created_at);

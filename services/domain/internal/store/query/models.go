@@ -1529,6 +1529,8 @@ type PolicySet struct {
 	UpdatedAt time.Time
 	// The labels that an application has to have for the set to concern it; null for other scopes.
 	ApplicationLabels json.RawMessage
+	// The latest version that the engine was sent, also one that is off or not about calls any more; null where none was, and until the set is announced again after an upgrade.
+	Sent *int32
 }
 
 // The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.

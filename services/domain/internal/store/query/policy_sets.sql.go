@@ -425,6 +425,15 @@ func (q *Queries) MemberKinds(ctx context.Context, organizationID int64) ([]Memb
 	return items, nil
 }
 
+const notePolicySent = `-- name: NotePolicySent :exec
+UPDATE cd_policy_sets SET sent = $1::integer WHERE organization_id = $2 AND id = $3 AND (sent IS NULL OR sent < $1::integer)
+`
+
+func (q *Queries) NotePolicySent(ctx context.Context, version int32, organizationID int64, iD int64) error {
+	_, err := q.db.Exec(ctx, notePolicySent, version, organizationID, iD)
+	return err
+}
+
 const organizationsStoppedBy = `-- name: OrganizationsStoppedBy :many
 SELECT organization_id::bigint FROM cd_organizations_stopped_by($1) AS organization_id
 `
@@ -497,7 +506,7 @@ func (q *Queries) PinPolicy(ctx context.Context, arg PinPolicyParams) error {
 }
 
 const policiesConcerning = `-- name: PoliciesConcerning :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at, (r.rollout_id IS NOT NULL)::boolean AS pinned, (s.version = v.version)::boolean AS latest FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, s.sent, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at, (r.rollout_id IS NOT NULL)::boolean AS pinned, (s.version = v.version)::boolean AS latest FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
 LEFT JOIN cd_rollout_policies r ON r.organization_id = s.organization_id AND r.rollout_id = $1 AND r.policy_set_id = s.id AND r.version = v.version
 WHERE s.organization_id = $2 AND (s.version = v.version OR r.rollout_id IS NOT NULL) AND v.mode <> 'off'
@@ -534,6 +543,7 @@ func (q *Queries) PoliciesConcerning(ctx context.Context, rolloutID int64, organ
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
 			&i.PolicySet.ApplicationLabels,
+			&i.PolicySet.Sent,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -586,7 +596,7 @@ func (q *Queries) PoliciesReviewed(ctx context.Context) ([]string, error) {
 }
 
 const policiesThatMention = `-- name: PoliciesThatMention :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, s.sent, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
 WHERE s.organization_id = $1 AND v.mode <> 'off' AND (position($2::text IN v.text) > 0 OR position(E'\\' IN v.text) > 0)
 ORDER BY s.name
@@ -617,6 +627,7 @@ func (q *Queries) PoliciesThatMention(ctx context.Context, organizationID int64,
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
 			&i.PolicySet.ApplicationLabels,
+			&i.PolicySet.Sent,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -871,7 +882,7 @@ func (q *Queries) PolicyRequester(ctx context.Context, organizationID int64, rol
 }
 
 const policySetVersions = `-- name: PolicySetVersions :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, s.sent, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id
 WHERE s.organization_id = $1 AND s.name = $2 ORDER BY v.version DESC LIMIT 100
 `
@@ -901,6 +912,7 @@ func (q *Queries) PolicySetVersions(ctx context.Context, organizationID int64, n
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
 			&i.PolicySet.ApplicationLabels,
+			&i.PolicySet.Sent,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -926,7 +938,7 @@ func (q *Queries) PolicySetVersions(ctx context.Context, organizationID int64, n
 }
 
 const policySets = `-- name: PolicySets :many
-SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
+SELECT s.organization_id, s.id, s.name, s.application_id, s.environment_id, s.version, s.created_at, s.updated_at, s.application_labels, s.sent, v.id, v.organization_id, v.policy_set_id, v.version, v.mode, v.time_zone, v.text, v.reason, v.principal_type, v.principal_id, v.principal_name, v.created_at, v.updated_at FROM cd_policy_sets s
 JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
 WHERE s.organization_id = $1 ORDER BY s.name
 `
@@ -956,6 +968,7 @@ func (q *Queries) PolicySets(ctx context.Context, organizationID int64) ([]Polic
 			&i.PolicySet.CreatedAt,
 			&i.PolicySet.UpdatedAt,
 			&i.PolicySet.ApplicationLabels,
+			&i.PolicySet.Sent,
 			&i.PolicyVersion.ID,
 			&i.PolicyVersion.OrganizationID,
 			&i.PolicyVersion.PolicySetID,
@@ -996,6 +1009,41 @@ INSERT INTO policy_reviews (digest) VALUES ($1) ON CONFLICT (one) DO UPDATE SET 
 func (q *Queries) SavePoliciesReviewed(ctx context.Context, digest string) error {
 	_, err := q.db.Exec(ctx, savePoliciesReviewed, digest)
 	return err
+}
+
+const sentPolicies = `-- name: SentPolicies :many
+SELECT s.name, s.environment_id, s.sent::integer AS sent FROM cd_policy_sets s
+WHERE s.organization_id = $1 AND s.sent IS NOT NULL AND (s.application_id IS NULL OR s.application_id = $2)
+  AND (s.application_labels IS NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = s.organization_id AND d.application_id = $2 AND d.labels @> s.application_labels))
+ORDER BY s.name
+`
+
+type SentPoliciesRow struct {
+	Name          string
+	EnvironmentID *int64
+	Sent          int32
+}
+
+// What the engine was sent last of each set that concerns an application, for which no environment is left out.
+func (q *Queries) SentPolicies(ctx context.Context, organizationID int64, applicationID *int64) ([]SentPoliciesRow, error) {
+	rows, err := q.db.Query(ctx, sentPolicies, organizationID, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SentPoliciesRow
+	for rows.Next() {
+		var i SentPoliciesRow
+		if err := rows.Scan(&i.Name, &i.EnvironmentID, &i.Sent); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const serviceNames = `-- name: ServiceNames :many
