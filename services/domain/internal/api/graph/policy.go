@@ -82,7 +82,11 @@ func (q query) PolicyVocabulary(ctx context.Context) (model.PolicyVocabulary, er
 		Names: model.PolicyNames{
 			Applications: sortedNames(names.Applications),
 			Environments: sortedNames(names.Environments),
-			Groups:       append([]string{}, names.Groups...), Functions: rules.Functions(),
+			Groups:       append([]string{}, names.Groups...),
+			Agents:       append([]string{}, names.Agents...),
+			Drivers:      append([]string{}, names.Drivers...),
+			Services:     append([]string{}, names.Services...),
+			Functions:    rules.Functions(),
 		},
 	}, err
 }

@@ -333,9 +333,7 @@ func (u *UseCases) problems(text string, names Names) (problems, warnings []poli
 	if len(read.Problems) > 0 {
 		return read.Problems, nil
 	}
-	if u.drivers != nil {
-		names.Drivers = u.drivers()
-	}
+	names = u.installed(names)
 	for _, r := range read.Document.References() {
 		if doubt := names.doubt(r); doubt != "" {
 			warnings = append(warnings, policy.Problem{Line: r.Line, Column: r.Column, Policy: r.Policy, Message: doubt})
@@ -421,7 +419,16 @@ func (u *UseCases) CheckPolicies(ctx context.Context, a core.Actor, text string)
 
 // PolicyNames are what policies of the organization may name.
 func (u *UseCases) PolicyNames(ctx context.Context, a core.Actor) (Names, error) {
-	return u.store.PolicyNames(ctx, a.Organization)
+	names, err := u.store.PolicyNames(ctx, a.Organization)
+	return u.installed(names), err
+}
+
+// installed are the names with those of the drivers, which are not stored.
+func (u *UseCases) installed(names Names) Names {
+	if u.drivers != nil {
+		names.Drivers = u.drivers()
+	}
+	return names
 }
 
 // PolicySets are all of the organization in their latest versions, by name.

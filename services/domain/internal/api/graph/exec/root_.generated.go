@@ -1622,10 +1622,13 @@ type ComplexityRoot struct {
 	}
 
 	PolicyNames struct {
+		Agents       func(childComplexity int) int
 		Applications func(childComplexity int) int
+		Drivers      func(childComplexity int) int
 		Environments func(childComplexity int) int
 		Functions    func(childComplexity int) int
 		Groups       func(childComplexity int) int
+		Services     func(childComplexity int) int
 	}
 
 	PolicyProblem struct {
@@ -9335,12 +9338,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PolicyDifference.Verdict(childComplexity), true
 
+	case "PolicyNames.agents":
+		if e.ComplexityRoot.PolicyNames.Agents == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Agents(childComplexity), true
 	case "PolicyNames.applications":
 		if e.ComplexityRoot.PolicyNames.Applications == nil {
 			break
 		}
 
 		return e.ComplexityRoot.PolicyNames.Applications(childComplexity), true
+	case "PolicyNames.drivers":
+		if e.ComplexityRoot.PolicyNames.Drivers == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Drivers(childComplexity), true
 	case "PolicyNames.environments":
 		if e.ComplexityRoot.PolicyNames.Environments == nil {
 			break
@@ -9359,6 +9374,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.PolicyNames.Groups(childComplexity), true
+	case "PolicyNames.services":
+		if e.ComplexityRoot.PolicyNames.Services == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PolicyNames.Services(childComplexity), true
 
 	case "PolicyProblem.column":
 		if e.ComplexityRoot.PolicyProblem.Column == nil {
@@ -18807,6 +18828,12 @@ type PolicyNames {
   environments: [String!]!
   "Groups of the organization."
   groups: [String!]!
+  "Agents of the organization that are not revoked."
+  agents: [String!]!
+  "Drivers that are installed, as name@major."
+  drivers: [String!]!
+  "Services of the applications, each name once; retired ones are not listed."
+  services: [String!]!
   "The Functions that the engine has; those of workers are not listed."
   functions: [String!]!
 }
@@ -23782,6 +23809,12 @@ func (ec *executionContext) childFields_PolicyNames(ctx context.Context, field g
 		return ec.fieldContext_PolicyNames_environments(ctx, field)
 	case "groups":
 		return ec.fieldContext_PolicyNames_groups(ctx, field)
+	case "agents":
+		return ec.fieldContext_PolicyNames_agents(ctx, field)
+	case "drivers":
+		return ec.fieldContext_PolicyNames_drivers(ctx, field)
+	case "services":
+		return ec.fieldContext_PolicyNames_services(ctx, field)
 	case "functions":
 		return ec.fieldContext_PolicyNames_functions(ctx, field)
 	}

@@ -1047,6 +1047,12 @@ type PolicyNames struct {
 	Environments []string `json:"environments"`
 	// Groups of the organization.
 	Groups []string `json:"groups"`
+	// Agents of the organization that are not revoked.
+	Agents []string `json:"agents"`
+	// Drivers that are installed, as name@major.
+	Drivers []string `json:"drivers"`
+	// Services of the applications, each name once; retired ones are not listed.
+	Services []string `json:"services"`
 	// The Functions that the engine has; those of workers are not listed.
 	Functions []string `json:"functions"`
 }

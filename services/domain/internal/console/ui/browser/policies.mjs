@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
 import { attest, newKey } from './signing.mjs'
-import { graphql, playDemo, rollTo, start, until } from './stack.mjs'
+import { graphql, pause, playDemo, rollTo, start, until } from './stack.mjs'
 
 let browser
 let dir
@@ -124,6 +124,35 @@ test('a set that is tried out decides nothing and says what it would have; enfor
   await cancel(free)
   const { policySetVersions } = await graphql(stack, '{ policySetVersions(name: "measuring") { version mode reason } }')
   assert.deepEqual(policySetVersions.map((v) => v.mode), ['OFF', 'ENFORCE', 'DRY_RUN'])
+  await page.finish()
+})
+
+test('agents, drivers and services are offered by name where policies name them', async () => {
+  const { policyVocabulary: { names } } = await graphql(stack, '{ policyVocabulary { names { agents drivers services } } }')
+  assert.ok(names.agents.length > 0 && names.drivers.length > 0 && names.services.includes('api'), `found ${JSON.stringify(names)}`)
+  const page = await open(browser, stack)
+  await page.goto('/new-policy-set')
+  const editor = page.getByRole('textbox', { name: 'Policies, in Cedar' })
+  await editor.focus()
+  await page.keyboard.type('@id("all") permit (principal, action, resource)\nwhen { ')
+  const take = async (before, name) => {
+    await page.keyboard.type(before + name.slice(0, 1))
+    await page.getByRole('option', { name: new RegExp(`^${name}`) }).waitFor()
+    await pause(100) // the list takes no key at first, so that none is caught that was meant for the text
+    const list = page.getByRole('option')
+    while (!(await list.and(page.locator('[aria-selected=true]')).first().textContent()).startsWith(name)) await page.keyboard.press('ArrowDown')
+    await page.keyboard.press('Enter')
+    assert.ok((await editor.textContent()).includes(before + name), await editor.textContent())
+    await page.keyboard.press('ArrowRight') // past the quote that the editor has closed
+  }
+  await take('resource.agents.contains(Agent::"', names.agents[0])
+  await page.keyboard.type(') || resource has driver && ')
+  await take('resource.driver == Driver::"', names.drivers[0])
+  await page.keyboard.type(' || ')
+  await take('context.versionSet.services.contains("', 'api')
+  await shot(page, 'policy-names-light')
+  await check(page, 'names in a policy')
+  page.on('dialog', (d) => d.accept())
   await page.finish()
 })
 

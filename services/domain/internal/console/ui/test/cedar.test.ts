@@ -43,6 +43,20 @@ test('names of what the organization has are offered where they stand', () => {
   expect(offered('@message("Environment')).toEqual([])
 })
 
+test('agents, drivers and services are offered by name', () => {
+  const names = new Map([['Agent', ['eu-1', 'us-1']], ['Driver', ['argo-rollouts@1', 'git@1']], ['Service', ['api', 'app "x"', 'web']]])
+  const with_ = vocabulary([schema('schema')], [], names)
+  const offered = (before: string) => complete(with_, before).choices.map((c) => `${c.label}, ${c.detail}`)
+  expect(offered('resource.agents.contains(Agent::"eu')).toEqual(['eu-1, agent'])
+  expect(offered('resource.driver == Driver::"')).toEqual(['argo-rollouts@1, driver', 'git@1, driver'])
+  expect(offered('context.versionSet.services.contains("')).toEqual(['api, service', 'web, service'])
+  expect(offered('context.change.services.containsAny(["api", "W')).toEqual(['web, service'])
+  expect(complete(with_, 'context.change.services.containsAll([ "api","we').replaces).toBe(2)
+  expect(offered('context.versionSet.versions.contains("')).toEqual([]) // texts that are no names of services
+  expect(offered('context.versionSet.services.contains("api", "')).toEqual([])
+  expect(offered('context.versionSet.services.containsAny(["a\\"p", "w')).toEqual(['web, service'])
+})
+
 test('nothing is offered where anything may be written', () => {
   expect(labels('// context.')).toEqual([])
   expect(labels('@message("context.')).toEqual([])

@@ -3630,12 +3630,15 @@ export interface PolicyVocabularyData {
       applications: Array<string>
       environments: Array<string>
       groups: Array<string>
+      agents: Array<string>
+      drivers: Array<string>
+      services: Array<string>
       functions: Array<string>
     }
   }
 }
 export type PolicyVocabularyVariables = Record<string, never>
-export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { controls calls annotations templates { name summary text } names { applications environments groups functions } } }' }
+export const PolicyVocabulary: Operation<PolicyVocabularyData, PolicyVocabularyVariables> = { name: 'PolicyVocabulary', text: 'query PolicyVocabulary { policyVocabulary { controls calls annotations templates { name summary text } names { applications environments groups agents drivers services functions } } }' }
 
 export interface CheckPoliciesData {
   checkPolicies: {

@@ -16,7 +16,7 @@ export interface Vocabulary {
   /** What is behind `context.`, of all actions together. */
   context: Attribute[]
   annotations: string[]
-  /** The names of what the organization has, by the type of entity. */
+  /** The names of what the organization has, by the type of entity; those of services, which are texts in policies, under Service. */
   names: Map<string, string[]>
 }
 
@@ -138,15 +138,18 @@ const keywords: [string, string][] = [
 
 const asChoice = (a: Attribute): Choice => ({ label: a.name, detail: a.optional ? `${a.type}, may be absent` : a.type, info: a.doc, kind: 'property' })
 
+/** The text that services are searched for, behind those that stand before it in a list. */
+const sought = /\bcontext\.(?:versionSet|change)\.(services)\.contains(?:\(|(?:All|Any)\(\s*\[(?:\s*"(?:[^"\\]|\\.)*"\s*,)*)\s*"([^"\\]*)$/
+
 /** What can continue a text: the choices, and how many characters at its end they would replace. */
 export function complete(v: Vocabulary, before: string): { choices: Choice[]; replaces: number } {
   const line = before.slice(before.lastIndexOf('\n') + 1)
   if (/^\s*\/\//.test(line)) return { choices: [], replaces: 0 }
   const action = /\bAction::"([\w.]*)$/.exec(line)
   if (action) return { choices: v.actions.map((label) => ({ label, detail: 'action', info: '', kind: 'constant' })), replaces: action[1]!.length }
-  const named = /\b(\w+)::"([^"\\]*)$/.exec(line) ?? /@(group)\("([^"\\]*)$/.exec(line)
+  const named = /\b(\w+)::"([^"\\]*)$/.exec(line) ?? /@(group)\("([^"\\]*)$/.exec(line) ?? sought.exec(line)
   if (named) {
-    const type = named[1] === 'group' ? 'Group' : named[1]!
+    const type = { group: 'Group', services: 'Service' }[named[1]!] ?? named[1]!
     const begun = named[2]!
     // Quotes and backslashes are written differently in Cedar, so a name with one is left to its author.
     const all = (v.names.get(type) ?? []).filter((name) => !/["\\]/.test(name) && name.toLowerCase().startsWith(begun.toLowerCase()))

@@ -127,6 +127,9 @@ function namesOf(names: PolicyVocabularyData['policyVocabulary']['names']): Map<
     ['Application', names.applications],
     ['Environment', names.environments],
     ['Group', names.groups],
+    ['Agent', names.agents],
+    ['Driver', names.drivers],
+    ['Service', names.services],
     ['Function', names.functions],
   ])
 }
