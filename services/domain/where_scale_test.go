@@ -51,11 +51,19 @@ func TestWhereIsAnsweredAtScale(t *testing.T) {
 		_, err := tx.Exec(t.Context(), statement, arguments...)
 		w.ok(err)
 	}
+	// Filled row by row, the index takes minutes.
+	var index string
+	w.ok(tx.QueryRow(t.Context(), `SELECT indexdef FROM pg_indexes
+		WHERE schemaname = current_schema() AND indexname = 'cd_version_components_by_name'`).Scan(&index))
+	_, err = tx.Exec(t.Context(), `DROP INDEX cd_version_components_by_name`)
+	w.ok(err)
 	_, err = tx.Exec(t.Context(), `INSERT INTO cd_version_components (organization_id, version_id, ordinal, name, version, purl)
 		SELECT 1, 100000 + i, j,
 			CASE WHEN j = 1 AND i % 20 = 0 THEN 'log4j-core' WHEN j <= 20 THEN 'common-' || j ELSE 'part-' || (i * 7919 + j * 104729) % 50000 END,
 			'1.' || i % 40, ''
 		FROM generate_series(1, $1::int) i, generate_series(1, $2::int) j`, versions, components)
+	w.ok(err)
+	_, err = tx.Exec(t.Context(), index)
 	w.ok(err)
 	w.ok(tx.Commit(t.Context()))
 	_, err = w.pool.Exec(t.Context(), `ANALYZE cd_version_components, cd_version_set_entries, cd_cells, cd_versions`)
@@ -74,7 +82,7 @@ func TestWhereIsAnsweredAtScale(t *testing.T) {
 			}
 		}
 		slices.Sort(took)
-		t.Logf("%s: %d places, median %s, slowest %s", name, want, took[len(took)/2], took[len(took)-1])
+		t.Logf("%s: %d places, fastest %s, median %s, slowest %s", name, want, took[0], took[len(took)/2], took[len(took)-1])
 		if whole != "" && took[len(took)-2] > most {
 			t.Errorf("%s took %s; expected at most %s", name, took[len(took)-2], most)
 		}
