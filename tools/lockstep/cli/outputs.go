@@ -21,7 +21,7 @@ func Outputs() map[string]any {
 		"application list": []client.Application{}, "application get": client.Application{}, "application create": client.Application{},
 		"policy installation": []client.InstallationPolicySet{},
 		"application set":     client.Application{}, "service set": client.Service{},
-		"application archive": client.Application{}, "application restore": client.Application{},
+		"application archive": client.Application{}, "application restore": client.Application{}, "application rename": client.Application{},
 		"application rollback-policy": client.RollbackPolicy{}, "application rollout-policy": client.RolloutPolicy{},
 		"application metrics": []client.DeliveryMetrics{},
 		"source list":         []client.Source{}, "source kinds": []client.SourceKind{}, "source hooks": []client.Sender{},

@@ -13,6 +13,12 @@ func (c *Client) ArchiveApplication(ctx context.Context, application, reason str
 		map[string]any{"application": application, "reason": reason})
 }
 
+// RenameApplication gives an application, given by name or identifier, another name.
+func (c *Client) RenameApplication(ctx context.Context, application, name, reason string) (Application, error) {
+	return change[Application](ctx, c, "renameApplication", "RenameApplicationInput", "application", applicationFields,
+		map[string]any{"application": application, "name": name, "reason": reason})
+}
+
 const serviceFields = `id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
 
 // SourceInput is a source of a new service.

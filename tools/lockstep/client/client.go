@@ -95,7 +95,7 @@ const unknownField = "Cannot query field"
 // forOlder rewrites a query for the previous release of the domain service: during an upgrade the command line may be newer than the
 // server. A rollout's status was its state then.
 func forOlder(query string) string {
-	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", detailsNewer, "", causesNewer, "", gateNewer, "", linkNewer, "",
+	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", detailsNewer, "", namesNewer, "", causesNewer, "", gateNewer, "", linkNewer, "",
 		waitNewer, "", journalNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
 }
 

@@ -13,6 +13,8 @@ type Application struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
+	// FormerNames are those that it had, by which it is still found.
+	FormerNames []string `json:"formerNames,omitempty"`
 	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
 	Labels    map[string]string `json:"labels,omitempty"`
 	Owner     string            `json:"owner,omitempty"`

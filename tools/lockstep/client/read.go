@@ -45,7 +45,7 @@ func all[T any](limit int, page func(first int, after *string) (connection[T], e
 
 const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
-	applicationFields = `id name description` + detailsNewer + ` createdAt ` +
+	applicationFields = `id name description` + detailsNewer + namesNewer + ` createdAt ` +
 		`services { id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
@@ -63,8 +63,9 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of
+	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the previous release of
 	// the domain service does not have.
+	namesNewer   = ` formerNames`
 	detailsNewer = ` labels owner links { title url }`
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +

@@ -187,6 +187,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 			return err
 		},
 		func() error { _, err := c.ArchiveApplication(ctx, "shop", ""); return err },
+		func() error { _, err := c.RenameApplication(ctx, "shop", "store", ""); return err },
 		func() error { _, err := c.RestoreApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },
 		func() error { _, err := c.RestoreEnvironment(ctx, "environment_1", ""); return err },

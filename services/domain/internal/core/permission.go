@@ -140,6 +140,7 @@ const (
 	ActionUpdateEnvironment       Action = "updateEnvironment"
 	ActionSetLabels               Action = "setLabels"
 	ActionSetDetails              Action = "setDetails"
+	ActionRenameApplication       Action = "renameApplication"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
 	ActionDisableArtifactSource   Action = "disableArtifactSource"
@@ -291,7 +292,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,
-		ActionSetRollbackPolicy, ActionSetLabels, ActionSetDetails,
+		ActionSetRollbackPolicy, ActionSetLabels, ActionSetDetails, ActionRenameApplication,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
 		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true

@@ -97,6 +97,27 @@ COMMENT ON TABLE cd_agents IS
 COMMENT ON COLUMN cd_agents.labels IS
     'Names and values that the fleets of environments select agents by.';
 
+CREATE TABLE cd_application_aliases (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    name text NOT NULL,
+    ended_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_application_aliases_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_application_aliases_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_application_aliases_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_application_aliases_name_is_given CHECK ((name <> ''::text))
+);
+CREATE UNIQUE INDEX cd_application_aliases_name_is_unique ON cd_application_aliases USING btree (organization_id, name) WHERE (ended_at IS NULL);
+CREATE INDEX cd_application_aliases_of_application ON cd_application_aliases USING btree (organization_id, application_id);
+CREATE TRIGGER cd_application_aliases_touch BEFORE UPDATE ON cd_application_aliases FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_application_aliases IS
+    'Names that applications had, by which they are still found. None that has not ended is the name of an application.';
+COMMENT ON COLUMN cd_application_aliases.ended_at IS
+    'Since when an application has the name; null while it finds the one that had it.';
+
 CREATE TABLE cd_application_environment_reconciliations (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -239,8 +260,9 @@ CREATE TABLE cd_applications (
     CONSTRAINT cd_applications_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_applications_name_is_given CHECK ((name <> ''::text))
 );
+CREATE TRIGGER cd_applications_keep_changed_name AFTER UPDATE OF name ON cd_applications FOR EACH ROW WHEN ((old.name <> new.name)) EXECUTE FUNCTION cd_keep_former_name();
+CREATE TRIGGER cd_applications_keep_former_name AFTER INSERT ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_keep_former_name();
 CREATE TRIGGER cd_applications_keep_name_ends AFTER INSERT ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_keep_name_ends();
-CREATE TRIGGER cd_applications_name_is_immutable BEFORE UPDATE ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('name');
 CREATE TRIGGER cd_applications_show_cells AFTER UPDATE OF archived_at ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_show_cells();
 CREATE TRIGGER cd_applications_touch BEFORE UPDATE ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_applications.archived_at IS
@@ -4295,6 +4317,23 @@ BEGIN
     END IF;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_keep_former_name()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE cd_application_aliases SET ended_at = now() WHERE organization_id = NEW.organization_id AND name = NEW.name AND ended_at IS NULL;
+    IF TG_OP = 'UPDATE' THEN
+        INSERT INTO cd_application_aliases (organization_id, application_id, name) VALUES (OLD.organization_id, OLD.id, OLD.name);
+        INSERT INTO cd_application_name_ends (organization_id, application_id, name_end)
+        SELECT NEW.organization_id, NEW.id, substr(lower(NEW.name), n) FROM generate_series(1, length(NEW.name)) n
+        ON CONFLICT ON CONSTRAINT cd_application_name_ends_are_unique DO NOTHING;
+    END IF;
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_keep_former_name IS
+    'Whatever is given a name ends the alias of that name, and what it was called before becomes one.';
 
 CREATE OR REPLACE FUNCTION cd_keep_name_ends()
  RETURNS trigger

@@ -251,6 +251,25 @@ func (t *tx) DescribeApplication(ctx context.Context, id int64, description stri
 	return one(n, err, "application", id)
 }
 
+// RenameApplication implements setup.Tx.
+func (t *tx) RenameApplication(ctx context.Context, id int64, name string) error {
+	n, err := t.q.RenameApplication(ctx, name, t.organization, id)
+	return one(n, err, "application", id)
+}
+
+// FormerNames implements setup.Reads and view.Reads.
+func (r reader) FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error) {
+	found := map[int64][]string{}
+	err := r.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.FormerNames(ctx, organization, applications)
+		for _, row := range rows {
+			found[row.ApplicationID] = append(found[row.ApplicationID], row.Name)
+		}
+		return pg.Classify(err, "read the former names of %d applications", len(applications))
+	})
+	return found, err
+}
+
 // DescribeService implements setup.Tx.
 func (t *tx) DescribeService(ctx context.Context, id int64, description string) error {
 	n, err := t.q.DescribeService(ctx, description, t.organization, id)

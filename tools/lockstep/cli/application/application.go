@@ -40,7 +40,7 @@ func (c commands) application() *cobra.Command {
 			return c.Print(one, func(w io.Writer) { applicationDetail(w, one) })
 		})
 	return command.Noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(),
-		c.rollbackPolicy(), c.rolloutPolicy(), c.applicationMetrics(), c.applicationSet(), c.applicationArchive(), c.applicationRestore())
+		c.rollbackPolicy(), c.rolloutPolicy(), c.applicationMetrics(), c.applicationSet(), c.applicationRename(), c.applicationArchive(), c.applicationRestore())
 }
 
 func applicationTable(w io.Writer, all []client.Application) {
@@ -60,6 +60,9 @@ func applicationTable(w io.Writer, all []client.Application) {
 
 func applicationDetail(w io.Writer, a client.Application) {
 	applicationTable(w, []client.Application{a})
+	if len(a.FormerNames) > 0 {
+		command.Row(w, "FORMERLY", strings.Join(a.FormerNames, ", "))
+	}
 	detailRows(w, a.Labels, a.Owner, a.Links)
 	fmt.Fprintln(w)
 	command.Row(w, "SERVICE", "SOURCE", "CONFIGURATION")

@@ -33,6 +33,22 @@ func (c commands) applicationRestore() *cobra.Command {
 		})
 }
 
+// applicationRename gives an application another name.
+func (c commands) applicationRename() *cobra.Command {
+	var reason string
+	cmd := c.Asking("rename NAME NEW-NAME", "Rename an application; by its former names it is still found, each until another one has it",
+		"  lockstep application rename shop store --reason \"as the team calls it\"", command.Exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.RenameApplication(cmd.Context(), args[0], args[1], reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { command.Row(w, one.Name, "renamed") })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
 // environmentArchive takes an environment out of use; what runs there is left alone.
 func (c commands) environmentArchive() *cobra.Command {
 	return c.shelving("archive NAME", "Archive an environment; what is deployed keeps running, and the history is kept",

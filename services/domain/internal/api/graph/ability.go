@@ -57,7 +57,7 @@ func (application) ViewerCan(ctx context.Context, a *model.Application) ([]model
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionCreateRollout, core.ActionCreateFlowDefinition, core.ActionSetRollbackPolicy, core.ActionSetRolloutPolicy,
-		core.ActionArchiveApplication, core.ActionRestoreApplication, core.ActionSetLabels, core.ActionSetDetails)
+		core.ActionArchiveApplication, core.ActionRestoreApplication, core.ActionSetLabels, core.ActionSetDetails, core.ActionRenameApplication)
 }
 
 // ViewerCan is about an environment.

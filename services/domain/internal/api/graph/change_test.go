@@ -71,6 +71,8 @@ func (f *fixture) controls() {
 			"sourceConfig": map[string]any{"image": "r.example.com/idle"},
 		}},
 	}}})
+	do("renameApplication", "application", map[string]any{"application": application, "name": "idler", "reason": "a better one"})
+	do("renameApplication", "application", map[string]any{"application": "idler", "name": "idle"})
 	do("archiveApplication", "application", map[string]any{"application": application, "reason": "unused"})
 	do("restoreApplication", "application", map[string]any{"application": application})
 	do("setRollbackPolicy", "application", map[string]any{
@@ -289,6 +291,7 @@ func TestTheJournalOfChangesKeepsBeforeAndAfter(t *testing.T) { // D50
 		"setMemberRole":              `{"role": "viewer"} {"role": "approver"} - -`,
 		"setRollbackPolicy":          `{"in_full": false, "on_failed": true, "on_degraded": true, "degraded_after": 1800} {"in_full": false, "on_failed": false, "on_degraded": false, "degraded_after": 90} idle -`,
 		"archiveApplication":         `{"archived": false} {"archived": true} idle - unused`,
+		"renameApplication":          `{"name": "idle"} {"name": "idler"} idle - a better one`,
 		"renameOrganization":         `{"name": "books"} {"name": "library"} - -`,
 		"retryEnvironmentOnboarding": `{"reason": "being onboarded", "attempt": 1, "readiness": "pending"} {"reason": "being onboarded", "attempt": 2, "readiness": "pending"} - lab`,
 		"setGroupMembers":            `{"members": ["ann"]} {"members": []} - -`,

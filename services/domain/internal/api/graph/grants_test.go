@@ -92,6 +92,9 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))
 		},
 		"archiveApplication": func(a core.Actor) error { return of(f.setup.ArchiveApplication(ctx, a, shop.ID, "")) },
+		"renameApplication": func(a core.Actor) error {
+			return of(f.setup.RenameApplication(ctx, a, setup.Renaming{ID: shop.ID, Name: shop.Name}))
+		},
 		"restoreApplication": func(a core.Actor) error { return of(f.setup.RestoreApplication(ctx, a, shop.ID, "")) },
 		"createArtifactSource": func(a core.Actor) error {
 			return of(f.setup.AddArtifactSource(ctx, a, services[0].ID, setup.NewArtifactSource{

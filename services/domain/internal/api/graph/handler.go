@@ -115,6 +115,7 @@ type Setup interface {
 	UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
 	SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
 	SetDetails(ctx context.Context, a core.Actor, n setup.ChangedDetails) error
+	RenameApplication(ctx context.Context, a core.Actor, n setup.Renaming) (core.Application, error)
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)

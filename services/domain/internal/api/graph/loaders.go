@@ -22,6 +22,7 @@ type loaders struct {
 
 	applications            *loader[int64, core.Application]
 	details                 *loader[core.Detailed, core.Details]
+	formerNames             *loader[int64, []string]
 	services                *loader[int64, core.Service]
 	servicesOf              *loader[int64, []core.Service]
 	sources                 *loader[int64, core.ArtifactSource]
@@ -154,6 +155,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		clock:                   c,
 		applications:            plain(b, r.View.ApplicationsByID),
 		details:                 plain(b, r.View.Details),
+		formerNames:             plain(b, r.View.FormerNames),
 		services:                plain(b, r.View.ServicesByID),
 		servicesOf:              plain(b, r.View.ServicesByApplication),
 		sources:                 plain(b, r.View.ArtifactSourcesByID),

@@ -24,6 +24,17 @@ func (m mutation) ArchiveApplication(ctx context.Context, in model.ArchiveApplic
 	return p, err
 }
 
+// RenameApplication gives an application, given by name or identifier, another name.
+func (m mutation) RenameApplication(ctx context.Context, in model.RenameApplicationInput) (p model.RenameApplicationPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := applicationNumber(ctx, m.domain.View, in.Application)
+	if err == nil {
+		_, err = m.domain.Setup.RenameApplication(ctx, l.actor, setup.Renaming{ID: n, Name: in.Name, Reason: orEmpty(in.Reason)})
+	}
+	p.Application, p.Errors, err = outcome(ctx, l.applications, n, model.WrapApplication, inField(err, "/application"))
+	return p, err
+}
+
 // ArchiveEnvironment takes an environment out of use.
 func (m mutation) ArchiveEnvironment(ctx context.Context, in model.ArchiveEnvironmentInput) (p model.ArchiveEnvironmentPayload, err error) {
 	l := loadersOf(ctx)

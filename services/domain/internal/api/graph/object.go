@@ -219,6 +219,12 @@ func (environment) ChangeControl(ctx context.Context, e *model.Environment) (boo
 // applicationEnvironment resolves those of ApplicationEnvironment.
 type applicationEnvironment struct{}
 
+// FormerNames are those that the application had, the latest first.
+func (application) FormerNames(ctx context.Context, a *model.Application) ([]string, error) {
+	names, _, err := loadersOf(ctx).formerNames.load(ctx, a.ID)
+	return append([]string{}, names...), err
+}
+
 // Labels are those of the application.
 func (application) Labels(ctx context.Context, a *model.Application) (json.RawMessage, error) {
 	return labelsOf(ctx, core.ChangedApplication, a.ID)

@@ -66,6 +66,7 @@ type (
 		UpdateEnvironment(ctx context.Context, a core.Actor, n setup.ChangedEnvironment) (core.Environment, error)
 		SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
 		SetDetails(ctx context.Context, a core.Actor, n setup.ChangedDetails) error
+		RenameApplication(ctx context.Context, a core.Actor, n setup.Renaming) (core.Application, error)
 		ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
@@ -129,6 +130,9 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, po
 		}),
 		core.ActionSetDetails: again(func(ctx context.Context, a core.Actor, in setup.ChangedDetails) error {
 			return places.SetDetails(ctx, a, in)
+		}),
+		core.ActionRenameApplication: again(func(ctx context.Context, a core.Actor, in setup.Renaming) error {
+			return only(places.RenameApplication(ctx, a, in))
 		}),
 		core.ActionArchiveEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ArchivingInput) error {
 			return only(places.ArchiveEnvironment(ctx, a, in.ID, in.Reason))

@@ -62,6 +62,11 @@ type Tx interface {
 	// DescribeApplication and DescribeService change a description.
 	DescribeApplication(ctx context.Context, id int64, description string) error
 	DescribeService(ctx context.Context, id int64, description string) error
+	// RenameApplication is a Conflict when another application has the name. What the application was called becomes a former name, and
+	// the name no longer is one of whatever had it before.
+	RenameApplication(ctx context.Context, id int64, name string) error
+	// FormerNames are those of some applications, the latest first; no key for what has none.
+	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// RetireService writes since when a service is retired; nil brings it back.
 	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.

@@ -138,6 +138,8 @@ type Reads interface {
 	JournalBetween(ctx context.Context, organization int64, r core.Range) ([]core.JournalEntry, error)
 	JournalHorizon(ctx context.Context, organization int64) (core.Horizon, error)
 
+	// FormerNames are those of some applications, the latest first; no key for what has none.
+	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
 	// RolloutPolicies has no key for an application that has none of its own.

@@ -12,9 +12,12 @@ import (
 )
 
 const applicationByName = `-- name: ApplicationByName :one
-SELECT id, organization_id, name, description, archived_at, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND name = $2
+SELECT p.id, p.organization_id, p.name, p.description, p.archived_at, p.created_at, p.updated_at FROM cd_applications p WHERE p.organization_id = $1 AND p.id = COALESCE(
+    (SELECT a.id FROM cd_applications a WHERE a.organization_id = $1 AND a.name = $2),
+    (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = $1 AND f.name = $2 AND f.ended_at IS NULL))
 `
 
+// By its name, or by one that it had.
 func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, name string) (Application, error) {
 	row := q.db.QueryRow(ctx, applicationByName, organizationID, name)
 	var i Application
@@ -309,6 +312,37 @@ func (q *Queries) Details(ctx context.Context, arg DetailsParams) ([]Details, er
 	return items, nil
 }
 
+const formerNames = `-- name: FormerNames :many
+SELECT application_id, name FROM cd_application_aliases WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND ended_at IS NULL
+ORDER BY application_id, id DESC
+`
+
+type FormerNamesRow struct {
+	ApplicationID int64
+	Name          string
+}
+
+// The latest first.
+func (q *Queries) FormerNames(ctx context.Context, organizationID int64, ids []int64) ([]FormerNamesRow, error) {
+	rows, err := q.db.Query(ctx, formerNames, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FormerNamesRow
+	for rows.Next() {
+		var i FormerNamesRow
+		if err := rows.Scan(&i.ApplicationID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertApplication = `-- name: InsertApplication :one
 INSERT INTO cd_applications (organization_id, name, description) VALUES ($1, $2, $3) RETURNING id, organization_id, name, description, archived_at, created_at, updated_at
 `
@@ -511,6 +545,18 @@ SELECT FROM cd_applications WHERE organization_id = $1 AND id = ANY($2::bigint[]
 func (q *Queries) LockApplications(ctx context.Context, organizationID int64, ids []int64) error {
 	_, err := q.db.Exec(ctx, lockApplications, organizationID, ids)
 	return err
+}
+
+const renameApplication = `-- name: RenameApplication :execrows
+UPDATE cd_applications SET name = $1 WHERE organization_id = $2 AND id = $3
+`
+
+func (q *Queries) RenameApplication(ctx context.Context, name string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, renameApplication, name, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const retireService = `-- name: RetireService :one

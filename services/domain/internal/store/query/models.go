@@ -224,6 +224,18 @@ type CallRequest struct {
 	Sampled bool
 }
 
+// Names that applications had, by which they are still found. None that has not ended is the name of an application.
+type CdApplicationAlias struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	Name           string
+	// Since when an application has the name; null while it finds the one that had it.
+	EndedAt   *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // The objects of the archive whose rows were deleted; each was added with that deletion. One for up to a thousand deleted rows, kept as long as the archive.
 type CdArchivedObject struct {
 	ID             *int64

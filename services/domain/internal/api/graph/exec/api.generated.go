@@ -33,6 +33,7 @@ type MutationResolver interface {
 	AddService(ctx context.Context, input model.AddServiceInput) (model.AddServicePayload, error)
 	RetireService(ctx context.Context, input model.RetireServiceInput) (model.RetireServicePayload, error)
 	RestoreService(ctx context.Context, input model.RestoreServiceInput) (model.RestoreServicePayload, error)
+	RenameApplication(ctx context.Context, input model.RenameApplicationInput) (model.RenameApplicationPayload, error)
 	ArchiveApplication(ctx context.Context, input model.ArchiveApplicationInput) (model.ArchiveApplicationPayload, error)
 	RestoreApplication(ctx context.Context, input model.RestoreApplicationInput) (model.RestoreApplicationPayload, error)
 	SetLabels(ctx context.Context, input model.SetLabelsInput) (model.DetailsPayload, error)
@@ -1137,6 +1138,20 @@ func (ec *executionContext) field_Mutation_removeTrigger_args(ctx context.Contex
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.RemoveTriggerInput, error) {
 			return ec.unmarshalNRemoveTriggerInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRemoveTriggerInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_renameApplication_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.RenameApplicationInput, error) {
+			return ec.unmarshalNRenameApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRenameApplicationInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3921,6 +3936,50 @@ func (ec *executionContext) fieldContext_Mutation_restoreService(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_restoreService_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_renameApplication(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_renameApplication(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RenameApplication(ctx, fc.Args["input"].(model.RenameApplicationInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RenameApplicationPayload) graphql.Marshaler {
+			return ec.marshalNRenameApplicationPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRenameApplicationPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_renameApplication(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RenameApplicationPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_renameApplication_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -12532,6 +12591,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "restoreService":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_restoreService(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "renameApplication":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_renameApplication(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -215,6 +215,7 @@ type ComplexityRoot struct {
 		Description      func(childComplexity int) int
 		Environments     func(childComplexity int) int
 		FlowDefinition   func(childComplexity int) int
+		FormerNames      func(childComplexity int) int
 		GlobalID         func(childComplexity int) int
 		Labels           func(childComplexity int) int
 		Links            func(childComplexity int) int
@@ -1333,6 +1334,7 @@ type ComplexityRoot struct {
 		RemoveNotificationChannel        func(childComplexity int, input model.RemoveNotificationChannelInput) int
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
+		RenameApplication                func(childComplexity int, input model.RenameApplicationInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
 		ReplaceArtifactSource            func(childComplexity int, input model.ReplaceArtifactSourceInput) int
 		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
@@ -1925,6 +1927,11 @@ type ComplexityRoot struct {
 	}
 
 	RemoveTriggerPayload struct {
+		Application func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	RenameApplicationPayload struct {
 		Application func(childComplexity int) int
 		Errors      func(childComplexity int) int
 	}
@@ -3130,6 +3137,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.FlowDefinition(childComplexity), true
+	case "Application.formerNames":
+		if e.ComplexityRoot.Application.FormerNames == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.FormerNames(childComplexity), true
 	case "Application.id":
 		if e.ComplexityRoot.Application.GlobalID == nil {
 			break
@@ -7900,6 +7913,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RemoveTrigger(childComplexity, args["input"].(model.RemoveTriggerInput)), true
+	case "Mutation.renameApplication":
+		if e.ComplexityRoot.Mutation.RenameApplication == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renameApplication_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenameApplication(childComplexity, args["input"].(model.RenameApplicationInput)), true
 	case "Mutation.renameOrganization":
 		if e.ComplexityRoot.Mutation.RenameOrganization == nil {
 			break
@@ -10971,6 +10995,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RemoveTriggerPayload.Errors(childComplexity), true
 
+	case "RenameApplicationPayload.application":
+		if e.ComplexityRoot.RenameApplicationPayload.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameApplicationPayload.Application(childComplexity), true
+	case "RenameApplicationPayload.errors":
+		if e.ComplexityRoot.RenameApplicationPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameApplicationPayload.Errors(childComplexity), true
+
 	case "ReplaceArtifactSourcePayload.artifactSource":
 		if e.ComplexityRoot.ReplaceArtifactSourcePayload.ArtifactSource == nil {
 			break
@@ -14011,6 +14048,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRemoveNotificationChannelInput,
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
+		ec.unmarshalInputRenameApplicationInput,
 		ec.unmarshalInputRenameOrganizationInput,
 		ec.unmarshalInputReplaceArtifactSourceInput,
 		ec.unmarshalInputReportCheckInput,
@@ -14439,7 +14477,7 @@ type Subscription
 extend type Query {
   "name matches any part of the name, ignoring case. rolledOut selects applications that have, or have not, had a rollout, whatever its outcome."
   applications(first: Int, after: String, last: Int, before: String, name: String, rolledOut: Boolean, orderBy: ApplicationOrder = CREATED): ApplicationConnection!
-  "An application by name; null if it does not exist."
+  "An application by name, or by a name that it had; null if it does not exist."
   application(name: String!): Application
 }
 
@@ -14455,6 +14493,11 @@ extend type Mutation {
   retireService(input: RetireServiceInput!): RetireServicePayload!
   "Brings back a retired service. The application is set up again wherever its pipeline goes."
   restoreService(input: RestoreServiceInput!): RestoreServicePayload!
+  """
+  Renames an application. By the names that it had it is still found, each until another application is given it. Policies name applications: where one
+  that is not off names the former or the new name, it takes the right to configure policies of the organization.
+  """
+  renameApplication(input: RenameApplicationInput!): RenameApplicationPayload!
   "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept."
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
   "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
@@ -14488,6 +14531,8 @@ type Application implements Node {
   "When and by whom it was archived and restored: the latest twenty, newest first."
   archivings: [Archiving!]!
   name: String!
+  "Names that it had, by which it is still found, the latest first."
+  formerNames: [String!]!
   description: String!
   "The labels, as an object of strings."
   labels: JSON!
@@ -14681,6 +14726,22 @@ input CreateServiceInput {
 
 "Result of createApplication."
 type CreateApplicationPayload {
+  application: Application
+  errors: [UserError!]!
+}
+
+"Input of renameApplication."
+input RenameApplicationInput {
+  "Name or identifier of the application."
+  application: String!
+  "1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit."
+  name: String!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of renameApplication."
+type RenameApplicationPayload {
   application: Application
   errors: [UserError!]!
 }
@@ -21223,6 +21284,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_archivings(ctx, field)
 	case "name":
 		return ec.fieldContext_Application_name(ctx, field)
+	case "formerNames":
+		return ec.fieldContext_Application_formerNames(ctx, field)
 	case "description":
 		return ec.fieldContext_Application_description(ctx, field)
 	case "labels":
@@ -24247,6 +24310,16 @@ func (ec *executionContext) childFields_RemoveTriggerPayload(ctx context.Context
 		return ec.fieldContext_RemoveTriggerPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemoveTriggerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RenameApplicationPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "application":
+		return ec.fieldContext_RenameApplicationPayload_application(ctx, field)
+	case "errors":
+		return ec.fieldContext_RenameApplicationPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenameApplicationPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_ReplaceArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -1406,6 +1406,22 @@ type RemoveTriggerPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of renameApplication.
+type RenameApplicationInput struct {
+	// Name or identifier of the application.
+	Application string `json:"application"`
+	// 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit.
+	Name string `json:"name"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of renameApplication.
+type RenameApplicationPayload struct {
+	Application *Application `json:"application,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of renameOrganization.
 type RenameOrganizationInput struct {
 	// The organization.

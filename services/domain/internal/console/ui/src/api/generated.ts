@@ -473,6 +473,12 @@ export interface RemoveTriggerInput {
   reason?: string | null
 }
 
+export interface RenameApplicationInput {
+  application: string
+  name: string
+  reason?: string | null
+}
+
 export interface ReplaceArtifactSourceInput {
   artifactSourceId: string
   sourceRef: string
@@ -1559,6 +1565,23 @@ export interface AddServiceVariables {
   input: AddServiceInput
 }
 export const AddService: Operation<AddServiceData, AddServiceVariables> = { name: 'AddService', text: 'mutation AddService($input: AddServiceInput!) { addService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RenameApplicationData {
+  renameApplication: {
+    application: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RenameApplicationVariables {
+  input: RenameApplicationInput
+}
+export const RenameApplication: Operation<RenameApplicationData, RenameApplicationVariables> = { name: 'RenameApplication', text: 'mutation RenameApplication($input: RenameApplicationInput!) { renameApplication(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface SetLabelsData {
   setLabels: {
@@ -5558,6 +5581,7 @@ export interface ApplicationPageData {
   application: {
     id: string
     name: string
+    formerNames: Array<string>
     description: string
     labels: unknown
     owner: string
@@ -5692,7 +5716,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name formerNames description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {

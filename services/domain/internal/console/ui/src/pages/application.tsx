@@ -1,6 +1,6 @@
 // An application: its services and where their versions come from, its pipeline, its readiness, its rollouts, its triggers.
 import { useState } from 'react'
-import { Link, useParams } from 'react-router'
+import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { ApplicationPage as Operation, ArchiveApplication, RestoreApplication, RestoreService, RetireService, RetrySetup, type ApplicationPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
@@ -21,6 +21,7 @@ import { Icon } from '../parts/icon'
 import { Empty, NotThere, Page, Waiting } from '../parts/page'
 import { Policies } from '../parts/policies'
 import { Promote } from '../parts/promote'
+import { Rename } from '../parts/rename'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
 import { Triggers } from '../parts/triggers'
@@ -32,6 +33,7 @@ export function ApplicationPage() {
   const { name = '' } = useParams()
   const query = useAsk(Operation, { name }, { live: (d) => Boolean(d.application?.activeRollout) || Boolean(d.application?.environments.some((e) => e.readiness === 'PENDING')) })
   const [promote, setPromote] = useState(false)
+  const navigate = useNavigate()
   const app = query.data?.application
   if (!query.data) {
     return (
@@ -49,11 +51,13 @@ export function ApplicationPage() {
         <>
           {app.description && <p dir="auto">{app.description}</p>}
           <Details of={app} />
+          {app.formerNames.length > 0 && <p className="faint">Formerly {app.formerNames.join(', ')}</p>}
         </>
       }
       beside={
         <>
           <EditDetails of={app} can={ability(app.viewerCan, 'setDetails')} changed={query.refetch} />
+          <Rename of={app} can={ability(app.viewerCan, 'renameApplication')} changed={(name) => void navigate(`/applications/${name}`, { replace: true })} />
           <Link className="button" to={`/applications/${app.name}/metrics`}>
             Delivery
           </Link>
