@@ -49,6 +49,7 @@ func (a Act) fields() []string {
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
 	add(a.Stays != nil, "stays")
+	add(a.Jobs != nil, "jobs")
 	add(a.Report != "", "report")
 	add(a.Workflows != nil, "workflows")
 	add(a.StopWorkflows != "", "stop_workflows")
@@ -138,6 +139,8 @@ func (r *run) onCheck(ctx context.Context, a Act) error {
 // onWorkflows executes acts about Argo Workflows, and about what runs show.
 func (r *run) onWorkflows(ctx context.Context, a Act) error {
 	switch {
+	case a.Jobs != nil:
+		return r.jobs(ctx, *a.Jobs)
 	case a.Report != "":
 		return r.report(ctx, a.Report)
 	case a.Workflows != nil:

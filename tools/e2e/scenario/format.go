@@ -139,6 +139,8 @@ type Act struct {
 	Stays *Stays `yaml:"stays"`
 	// Workflows waits until the Workflows of an environment are certain ones.
 	Workflows *Workflows `yaml:"workflows"`
+	// Jobs waits until the Jobs that the started rollout has begun in an environment are certain ones.
+	Jobs *Jobs `yaml:"jobs"`
 	// Report reports the phase of the latest Workflow of an environment over HTTP, as a sensor of Argo Events does. It has to wake the
 	// rollout.
 	Report string `yaml:"report"`
@@ -165,6 +167,13 @@ type Workflows struct {
 	Steps []string `yaml:"steps"`
 	// Labels are patterns of labels that each of them has.
 	Labels map[string]string `yaml:"labels"`
+}
+
+// Jobs are those of a rollout in an environment's namespace, as they were begun: each a pattern of "name attempt result", where the result
+// is Complete, Failed with its reason, Stopped or Running.
+type Jobs struct {
+	Environment string   `yaml:"environment"`
+	Are         []string `yaml:"are"`
 }
 
 // Preview is a pattern of the changes in an environment, or of the reason why they are not known.

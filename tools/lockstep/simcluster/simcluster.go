@@ -178,7 +178,7 @@ func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) erro
 				}
 			}
 		}
-		if err := finishJobs(store); err != nil {
+		if err := finishJobs(store, clk.Now()); err != nil {
 			return err
 		}
 		if err := finishWorkflows(store); err != nil {
@@ -191,30 +191,6 @@ func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) erro
 		case <-timer.C():
 		}
 		timer.Stop()
-	}
-	return nil
-}
-
-// finishJobs ends the Jobs that have not ended.
-func finishJobs(store *apiserver.Store) error {
-	jobs, _ := apiserver.ByKind("batch/v1", "Job")
-	all, _ := store.List(jobs, "")
-	for _, o := range all {
-		if o.Map("status") != nil {
-			continue
-		}
-		_, err := store.Modify(apiserver.Key{Resource: jobs, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status,
-			func(o apiserver.Object) (apiserver.Object, error) {
-				condition := map[string]any{"type": "Complete", "status": "True", "message": "Reached expected number of succeeded pods"}
-				if why := o.Text("spec", "template", "metadata", "annotations", "simulated.lockstep.dev/fails"); why != "" {
-					condition["type"], condition["message"] = "Failed", why
-				}
-				o["status"] = map[string]any{"conditions": []any{condition}}
-				return o, nil
-			})
-		if err != nil && !apiserver.Is(err, "NotFound") {
-			return fmt.Errorf("status of Job %s: %w", o.Name(), err)
-		}
 	}
 	return nil
 }
