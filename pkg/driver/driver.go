@@ -104,6 +104,9 @@ func (b *Bundle) SupportedSteps() []string { return slices.Clone(b.manifest.Step
 // before the rollout enters the environment (D46).
 func (b *Bundle) Gates() bool { return b.manifest.Gates == nil || *b.manifest.Gates }
 
+// FindsDrift reports whether its plan lists what differs now from what was deployed, given the commit of that (R4-11).
+func (b *Bundle) FindsDrift() bool { return b.manifest.Drift && b.Has(Plan) }
+
 // EnvironmentSchema returns the schema of an environment's config, from which a form can be built (E36).
 func (b *Bundle) EnvironmentSchema() json.RawMessage {
 	return slices.Clone(b.files[b.manifest.EnvironmentSchema])

@@ -36,6 +36,7 @@ type manifest struct {
 	Workflows                    map[string]string `json:"workflows"`
 	Modules                      map[string]string `json:"modules"`
 	Gates                        *bool             `json:"gates"`
+	Drift                        bool              `json:"drift"`
 	Places                       []placeForm       `json:"places"`
 	Parts                        parts             `json:"parts"`
 	// Description and Check are a check kind's.

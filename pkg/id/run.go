@@ -90,6 +90,15 @@ func triggerEdit(signal int64) string {
 	return "trigger-edit-" + strconv.FormatInt(signal, 10) + "-"
 }
 
+// TriggerEdit returns the numbers of the signal whose files a run edits and of the run; 0 for any other run.
+func TriggerEdit(run string) (signal int64, n int) {
+	signal = numbered(run, "trigger-edit-", "-")
+	if n = attempt(run, triggerEdit(signal)); n == 0 {
+		return 0, 0
+	}
+	return signal, n
+}
+
 // Delivers reports whether a run only reports to the outside what happens: it sends a notification message, publishes a status of a
 // commit, or reads or comments a pull request. No rollout waits for it.
 func Delivers(run string) bool {

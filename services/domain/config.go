@@ -96,6 +96,10 @@ type Config struct {
 	Drivers DriversConfig `koanf:"drivers"`
 	// Vault is the server that references vault:path#key in drivers.registries and credentials point to.
 	Vault secret.VaultConfig `koanf:"vault"`
+	// DriftEvery is how often the drivers that find drift by themselves (kubernetes@1, git@1) look at each application environment; 0s
+	// switches that off. DriftPerMinute is how many looks each process begins a minute at most: of more environments each has its turn later.
+	DriftEvery     time.Duration `koanf:"drift_every"      default:"10m"`
+	DriftPerMinute int           `koanf:"drift_per_minute" default:"60"`
 	// Archive is where settled rows are kept when their organization's rules delete them from the database; without it they are deleted.
 	Archive archive.Config `koanf:"archive"`
 	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
@@ -213,6 +217,11 @@ func (c Config) Validate() error {
 	if d := c.DatabaseStandbyStaleness; d != 0 && (d < minStaleness || d > time.Hour) {
 		problems = append(problems, fault.Field{
 			Name: "database_standby_staleness", Problem: fmt.Sprintf("found %s; expected between %s and 1h", d, minStaleness),
+		})
+	}
+	if c.DriftEvery < 0 || c.DriftEvery > 0 && c.DriftEvery < time.Minute || c.DriftPerMinute < 0 {
+		problems = append(problems, fault.Field{
+			Name: "drift_every", Problem: fmt.Sprintf("found %s, and drift_per_minute %d; expected 0s or at least 1m, and at least 0", c.DriftEvery, c.DriftPerMinute),
 		})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {

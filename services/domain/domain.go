@@ -166,6 +166,7 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
 		}),
+		run.Loop("drift", func(ctx context.Context) error { return s.lookForDrift(ctx, c.DriftEvery, c.DriftPerMinute) }),
 		run.Loop("policy sets", s.keepPolicies),
 		run.Loop("credentials", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "credentials", clock.System(), s.keepCredentials)
@@ -196,7 +197,8 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			conn: func() *bus.Conn { return conn }, pool: s.pool, standby: s.standby,
 			breakGlass: s.store.BrokenGlass, breaches: s.store.Breaches, bypasses: s.store.FreezeBypasses,
 			journal:  s.store.JournalHealth,
-			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions, comparisons: s.rollouts.Comparisons, archived: s.archivedRows,
+			delivery: delivery, streams: s.streams, decisions: s.triggers.Decisions, comparisons: s.rollouts.Comparisons, drifts: s.rollouts.DriftLooks,
+			edits: s.triggers.Edits, skips: s.rollouts.Skips, archived: s.archivedRows,
 			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts,
 			reported:  s.forges.Reported,
 			latencies: s.rollouts.CheckLatencies,

@@ -32,6 +32,8 @@ type exposition struct {
 	decisions func() map[string]int64
 	// comparisons are those of manifests that rollouts have waited for, by result.
 	comparisons func() map[string]int64
+	// drifts are looks for drift, edits those of files that events make, and skips steps that commits have had skipped; each by outcome.
+	drifts, edits, skips func() map[string]int64
 	// archived is kept here; nil to describe it.
 	archived *prometheus.CounterVec
 	// notifications counts notifications by outcome.
@@ -63,6 +65,7 @@ func (e exposition) collectors() []prometheus.Collector {
 	return append(bus.Metrics(e.conn), pg.Metrics(e.pool), pg.StandbyMetrics(e.standby), outbox.Metrics(e.pool),
 		telemetry.BreakGlass(e.breakGlass), telemetry.Breaches(e.breaches), telemetry.FreezeBypasses(e.bypasses),
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, comparisonMetrics{e.comparisons},
+		driftLooks(e.drifts), triggerEdits(e.edits), skippedSteps(e.skips),
 		notificationMetrics{e.notifications},
 		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
@@ -83,6 +86,9 @@ func Metrics() []prometheus.Collector {
 		journalMetrics{},
 		triggerMetrics{},
 		comparisonMetrics{},
+		driftLooks(nil),
+		triggerEdits(nil),
+		skippedSteps(nil),
 		notificationMetrics{},
 		forgeMetrics{},
 		deploymentMetrics{},

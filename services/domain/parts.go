@@ -458,6 +458,28 @@ func (s *service) deleteSettled(ctx context.Context) error {
 // retentionInterval is how often settled rows are deleted.
 const retentionInterval = time.Hour
 
+// lookForDrift has drivers look for drift, so many times a minute at most, until ctx ends.
+func (s *service) lookForDrift(ctx context.Context, every time.Duration, perMinute int) error {
+	if every == 0 || perMinute == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	for ctx.Err() == nil {
+		next := driftPoll
+		looked, err := s.rollouts.LookForDriftDue(ctx, every)
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "looking for drift failed; will retry", telemetry.KeyError, err)
+		} else if looked {
+			next = time.Minute / time.Duration(perMinute)
+		}
+		s.pause(ctx, next)
+	}
+	return nil
+}
+
+// driftPoll is how soon something is found that is to be looked at for drift.
+const driftPoll = 10 * time.Second
+
 // pauseUntil is a pause of chorePoll that a wake-up ends.
 func (s *service) pauseUntil(ctx context.Context, wake <-chan struct{}) {
 	timer := clock.System().NewTimer(chorePoll)

@@ -57,6 +57,9 @@ type options struct {
 	notifications int
 	// followers is how many consoles follow the organization; 0 leaves that out.
 	followers int
+	// triggers is how many events are sent one by one with few triggers, and with one for each application; 0 leaves that out. pace is how
+	// many are sent a second afterwards, for so many seconds.
+	triggers, pace, paceFor int
 	// open is how many checks are open meanwhile, of which one in a hundred changes each second.
 	open int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
@@ -83,6 +86,9 @@ func main() {
 	flag.IntVar(&o.notifications, "notifications", 0, "how many `approvals` are asked for in a channel, by a workflow service of its own; 0 for none")
 	flag.IntVar(&o.followers, "followers", 0, "how many `consoles` follow the organization while rollouts report; 0 for none")
 	flag.IntVar(&o.open, "open", 0, "how many `checks` are open while passages are measured, of which one in a hundred changes each second")
+	flag.IntVar(&o.triggers, "triggers", 0, "how many `events` are sent to triggers, with few of them and with one for each application; 0 for none")
+	flag.IntVar(&o.pace, "pace", 0, "how many `events` a second are sent to triggers afterwards; 0 for none")
+	flag.IntVar(&o.paceFor, "pace-for", 20, "for how many `seconds`")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")
@@ -168,6 +174,9 @@ func bench(ctx context.Context, o options) (failed error) {
 		if err = service.Await(ctx); err == nil {
 			err = notifications(ctx, nats.URL(), database.URL(), service, o, log)
 		}
+	}
+	if err == nil && filled && o.triggers > 0 {
+		err = triggers(ctx, database.URL(), service, o, log)
 	}
 	if err == nil && o.followers > 0 {
 		err = followers(ctx, nats.URL(), database.PID(), service, o, log)

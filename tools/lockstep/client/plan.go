@@ -97,6 +97,8 @@ type ManifestComparison struct {
 	Workloads int            `json:"workloads"`
 	Things    []ChangedThing `json:"things"`
 	Reason    string         `json:"reason,omitempty"`
+	// Commit is what was compared with what runs; empty if the driver names none.
+	Commit string `json:"commit,omitempty"`
 }
 
 // ChangedThing is one thing that a rollout would change.
@@ -115,7 +117,7 @@ type FileChange struct {
 }
 
 const previewFields = `id state reason environments { environment { id name } reason changes { path diff }
-	compared { workloads reason things { kind action object detail } } } `
+	compared { workloads reason commit things { kind action object detail } } } `
 
 // PreviewRollout requests a preview of a version set, which Preview reads.
 func (c *Client) PreviewRollout(ctx context.Context, versionSet string) (Preview, error) {

@@ -41,6 +41,16 @@ type Reconciliation struct {
 	Since, ObservedAt time.Time
 }
 
+// DriftLook is when it is looked for drift in an application environment (R4-11).
+type DriftLook struct {
+	ApplicationEnvironmentID int64
+	// DueAt is when it is looked next; nil for not before another rollout has arrived there.
+	DueAt *time.Time
+	// PreviewID is by what the driver looks or has looked last, since AskedAt; 0 for never.
+	PreviewID int64
+	AskedAt   *time.Time
+}
+
 // Contact reports whether the agent that acts in an environment can be reached, and since when.
 type Contact struct {
 	EnvironmentID     int64

@@ -28,6 +28,8 @@ type Preview struct {
 	Reason       string
 	Environments []PreviewedEnvironment
 	RequestedAt  time.Time
+	// DriftOf is the application environment that is looked at for drift; 0 for a preview that is about a rollout.
+	DriftOf int64
 }
 
 // PreviewedEnvironment is what would change in one environment, in the order of promotion. It is kept in this form.

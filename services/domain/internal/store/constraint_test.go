@@ -67,7 +67,8 @@ INSERT INTO cd_policy_sets (organization_id, name, version) VALUES (1, 'rules', 
 INSERT INTO cd_policy_versions (organization_id, policy_set_id, version, mode, time_zone, text, reason, principal_type, principal_id, principal_name)
     VALUES (1, 1, 1, 'enforce', 'UTC', 'permit (principal, action, resource);', 'x', 'user', 1, 'ann');
 INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
-    VALUES (1, 1, 'sets', 'version', '{}', true, 'user', 1, 'ann', now()), (1, 1, 'by-hand', 'manual', '{}', true, 'user', 1, 'ann', now());
+    VALUES (1, 1, 'sets', 'version', '{}', true, 'user', 1, 'ann', now()), (1, 1, 'by-hand', 'manual', '{}', true, 'user', 1, 'ann', now()),
+    (1, 1, 'builds', 'event', '{"types":["build.*"]}', true, 'user', 1, 'ann', now());
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (1, 1, 'set:1', now(), now());
 INSERT INTO cd_promotion_holds (organization_id, application_id, environment_id, rollout_id, since) VALUES (1, 1, 1, 1, now());
 INSERT INTO cd_notification_channels (organization_id, name, kind, config, rate, enabled, principal_type, principal_id, principal_name, changed_at)

@@ -11,7 +11,9 @@ import (
 
 // AddPreview implements rollout.Tx.
 func (t *tx) AddPreview(ctx context.Context, p core.Preview) (core.Preview, error) {
-	row, err := t.q.InsertPreview(ctx, t.organization, p.ApplicationID, p.VersionSetID)
+	row, err := t.q.InsertPreview(ctx, query.InsertPreviewParams{
+		OrganizationID: t.organization, ApplicationID: p.ApplicationID, VersionSetID: p.VersionSetID, DriftOf: orNull(p.DriftOf),
+	})
 	return preview(row), pg.Classify(err, "add preview of version set %d", p.VersionSetID)
 }
 
@@ -51,6 +53,6 @@ func (r reader) PreviewsByID(ctx context.Context, organization int64, ids []int6
 func preview(row query.RolloutPreview) core.Preview {
 	return core.Preview{
 		ID: row.ID, ApplicationID: row.ApplicationID, VersionSetID: row.VersionSetID, State: core.PreviewState(row.State), Reason: row.Reason,
-		Environments: row.Environments, RequestedAt: row.CreatedAt,
+		Environments: row.Environments, RequestedAt: row.CreatedAt, DriftOf: orZero(row.DriftOf),
 	}
 }

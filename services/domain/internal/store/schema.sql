@@ -543,6 +543,7 @@ CREATE INDEX cd_cells_by_environment ON cd_cells USING btree (organization_id, e
 CREATE INDEX cd_cells_by_latest ON cd_cells USING btree (organization_id, latest_rollout_environment_id);
 CREATE INDEX cd_cells_by_live ON cd_cells USING btree (organization_id, live_version_set_id) WHERE (live_version_set_id IS NOT NULL);
 CREATE INDEX cd_cells_by_standing ON cd_cells USING btree (organization_id, standing, worst, application_name) WHERE shown;
+CREATE TRIGGER cd_cells_look_for_drift AFTER UPDATE OF live_rollout_environment_id ON cd_cells FOR EACH ROW WHEN (((new.live_rollout_environment_id IS NOT NULL) AND (new.live_rollout_environment_id IS DISTINCT FROM old.live_rollout_environment_id))) EXECUTE FUNCTION cd_look_for_drift();
 CREATE TRIGGER cd_cells_touch BEFORE UPDATE ON cd_cells FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_cells.application_name IS
     'The name of the application, for the order of the matrix.';
@@ -1090,6 +1091,31 @@ COMMENT ON COLUMN cd_details.links IS
     'Addresses by title.';
 COMMENT ON COLUMN cd_details.owner IS
     'Who answers for it, for people to read; it gives no permission.';
+
+CREATE TABLE cd_drift_looks (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_environment_id bigint NOT NULL,
+    due_at timestamp with time zone,
+    asked_at timestamp with time zone,
+    preview_id bigint,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_drift_looks_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_drift_looks_are_unique UNIQUE (organization_id, application_environment_id),
+    CONSTRAINT cd_drift_looks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_drift_looks_subject FOREIGN KEY (organization_id, application_environment_id) REFERENCES cd_application_environments(organization_id, id),
+    CONSTRAINT cd_drift_looks_asked_when CHECK (((preview_id IS NULL) = (asked_at IS NULL)))
+);
+CREATE INDEX cd_drift_looks_due ON cd_drift_looks USING btree (organization_id, due_at) WHERE (due_at IS NOT NULL);
+CREATE INDEX cd_drift_looks_due_in_all ON cd_drift_looks USING btree (due_at) WHERE (due_at IS NOT NULL);
+CREATE TRIGGER cd_drift_looks_touch BEFORE UPDATE ON cd_drift_looks FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_drift_looks IS
+    'One for each application environment that a version set is live in.';
+COMMENT ON COLUMN cd_drift_looks.due_at IS
+    'When it is looked next; NULL for not before another rollout has arrived there, for its driver cannot look.';
+COMMENT ON COLUMN cd_drift_looks.preview_id IS
+    'The preview by which its driver looks or has looked last; an answer of another one is too late.';
 
 CREATE TABLE cd_driver_bundles (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -3075,6 +3101,7 @@ CREATE TABLE cd_rollout_previews (
     workflow_ref text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    drift_of bigint,
     CONSTRAINT cd_rollout_previews_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollout_previews_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_previews_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
@@ -3082,10 +3109,13 @@ CREATE TABLE cd_rollout_previews (
     CONSTRAINT cd_rollout_previews_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'made'::text, 'failed'::text])))
 );
 CREATE INDEX cd_rollout_previews_by_age ON cd_rollout_previews USING btree (organization_id, created_at);
+CREATE INDEX cd_rollout_previews_of_drift ON cd_rollout_previews USING btree (organization_id, created_at) WHERE (drift_of IS NOT NULL);
 CREATE TRIGGER cd_rollout_previews_question_is_immutable BEFORE UPDATE ON cd_rollout_previews FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'created_at');
 CREATE TRIGGER cd_rollout_previews_touch BEFORE UPDATE ON cd_rollout_previews FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_rollout_previews IS
     'What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.';
+COMMENT ON COLUMN cd_rollout_previews.drift_of IS
+    'The application environment that is looked at for drift; NULL for a preview that is about a rollout.';
 
 CREATE TABLE cd_rollout_skips (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -3347,6 +3377,29 @@ CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECU
 COMMENT ON COLUMN cd_services.retired_at IS
     'Since when it is in no new version set, and no new rollout deploys it; null while it is in service.';
 
+CREATE TABLE cd_trigger_keys (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    trigger_id bigint NOT NULL,
+    type_key text NOT NULL,
+    detail_key text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_trigger_keys_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_trigger_keys_are_unique UNIQUE (organization_id, type_key, detail_key, trigger_id),
+    CONSTRAINT cd_trigger_keys_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_trigger_keys_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
+    CONSTRAINT cd_trigger_keys_are_bounded CHECK (((octet_length(type_key) <= 300) AND (octet_length(detail_key) <= 1000)))
+);
+CREATE INDEX cd_trigger_keys_of_trigger ON cd_trigger_keys USING btree (organization_id, trigger_id);
+CREATE TRIGGER cd_trigger_keys_touch BEFORE UPDATE ON cd_trigger_keys FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_trigger_keys IS
+    'What an event has to have for a trigger of kind event that is switched on to match it. Kept with the trigger, by the database: replicas of any release do.';
+COMMENT ON COLUMN cd_trigger_keys.detail_key IS
+    'One more condition, the rarest that the trigger has: a source by cd_pattern_key, or a member of the data with its value; empty for none.';
+COMMENT ON COLUMN cd_trigger_keys.type_key IS
+    'The type, by cd_pattern_key.';
+
 CREATE TABLE cd_trigger_signals (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -3425,6 +3478,7 @@ CREATE TABLE cd_triggers (
 CREATE UNIQUE INDEX cd_triggers_name_is_unique ON cd_triggers USING btree (organization_id, application_id, name) WHERE (removed_at IS NULL);
 CREATE INDEX cd_triggers_of_kind ON cd_triggers USING btree (organization_id, kind, application_id) WHERE ((removed_at IS NULL) AND enabled);
 CREATE UNIQUE INDEX cd_triggers_one_is_manual ON cd_triggers USING btree (organization_id, application_id) WHERE ((removed_at IS NULL) AND (kind = 'manual'::text));
+CREATE TRIGGER cd_triggers_key AFTER INSERT OR UPDATE ON cd_triggers FOR EACH ROW EXECUTE FUNCTION cd_key_trigger();
 CREATE TRIGGER cd_triggers_touch BEFORE UPDATE ON cd_triggers FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_triggers IS
     'What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.';
@@ -4037,6 +4091,22 @@ $function$;
 COMMENT ON FUNCTION cd_forget_components IS
     'Components are an index of the latest report, which is the record.';
 
+CREATE OR REPLACE FUNCTION cd_forget_drift_previews(before timestamp with time zone, at_most integer)
+ RETURNS bigint
+ LANGUAGE sql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+    WITH old AS (
+        SELECT organization_id, id FROM cd_rollout_previews
+        WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND drift_of IS NOT NULL AND created_at < before
+        ORDER BY created_at LIMIT at_most
+    ), gone AS (DELETE FROM cd_rollout_previews p USING old WHERE p.organization_id = old.organization_id AND p.id = old.id RETURNING p.id)
+    SELECT count(*) FROM gone
+$function$;
+COMMENT ON FUNCTION cd_forget_drift_previews IS
+    'Previews by which drivers have looked for drift: what they found is kept as a reconciliation.';
+
 CREATE OR REPLACE FUNCTION cd_forget_forge_comments(before timestamp with time zone, most integer)
  RETURNS bigint
  LANGUAGE sql
@@ -4365,6 +4435,52 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION cd_key_trigger()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    types   text[];
+    details text[] := '{""}';
+    fewest  bigint := 1000;
+    one     record;
+BEGIN
+    DELETE FROM cd_trigger_keys k WHERE k.organization_id = NEW.organization_id AND k.trigger_id = NEW.id;
+    IF NEW.kind <> 'event' OR NOT NEW.enabled OR NEW.removed_at IS NOT NULL OR jsonb_typeof(NEW.config -> 'types') IS DISTINCT FROM 'array' THEN
+        RETURN NULL;
+    END IF;
+    SELECT array_agg(DISTINCT cd_pattern_key(p)) INTO types FROM jsonb_array_elements_text(NEW.config -> 'types') p WHERE octet_length(p) BETWEEN 1 AND 256;
+    IF types IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- The condition that the fewest others have: of a branch and the name of an application, that is the name.
+    FOR one IN
+        SELECT c.keys, (SELECT count(*) FROM (
+            SELECT FROM cd_trigger_keys k WHERE k.organization_id = NEW.organization_id AND k.type_key = ANY (types) AND k.detail_key = ANY (c.keys) LIMIT 1000
+        ) n) AS others
+        FROM (
+            SELECT ARRAY['d' || d.key || '=' || d.value] AS keys, d.key AS name
+            FROM jsonb_each_text(CASE jsonb_typeof(NEW.config -> 'data') WHEN 'object' THEN NEW.config -> 'data' ELSE '{}' END) d
+            WHERE strpos(d.value, '*') = 0 AND octet_length(d.value) <= 256 AND octet_length(d.key) <= 650
+            UNION ALL
+            SELECT array_agg(DISTINCT 's' || cd_pattern_key(s)), ''
+            FROM jsonb_array_elements_text(CASE jsonb_typeof(NEW.config -> 'sources') WHEN 'array' THEN NEW.config -> 'sources' ELSE '[]' END) s
+            HAVING count(*) BETWEEN 1 AND 200 / cardinality(types) AND max(octet_length(s)) <= 256
+        ) c ORDER BY others, c.name
+    LOOP
+        EXIT WHEN one.others >= fewest;
+        fewest := one.others;
+        details := one.keys;
+    END LOOP;
+    INSERT INTO cd_trigger_keys (organization_id, trigger_id, type_key, detail_key)
+    SELECT NEW.organization_id, NEW.id, t, d FROM unnest(types) t, unnest(details) d;
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_key_trigger IS
+    'Keeps the keys of a trigger with it, in the transaction that saves it.';
+
 CREATE OR REPLACE FUNCTION cd_load(OUT handoffs_due bigint, OUT handoffs_oldest_seconds double precision, OUT gates_waiting bigint, OUT gates_oldest_seconds double precision)
  RETURNS record
  LANGUAGE plpgsql
@@ -4394,6 +4510,20 @@ BEGIN
           < CASE WHEN g.also IS NULL THEN COALESCE(g.quorum, 1) ELSE 1 END;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_look_for_drift()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO cd_drift_looks AS l (organization_id, application_environment_id, due_at)
+    SELECT e.organization_id, e.id, now() FROM cd_application_environments e
+    WHERE e.organization_id = NEW.organization_id AND e.application_id = NEW.application_id AND e.environment_id = NEW.environment_id
+    ON CONFLICT (organization_id, application_environment_id) DO UPDATE SET due_at = excluded.due_at WHERE l.due_at IS NULL;
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_look_for_drift IS
+    'Whatever release has deployed there, it is looked at.';
 
 CREATE OR REPLACE FUNCTION cd_mark_forge_end()
  RETURNS trigger
@@ -4523,6 +4653,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_deadlines IS
     'There is one worker for all organizations.';
+
+CREATE OR REPLACE FUNCTION cd_organizations_with_due_drift_looks(until timestamp with time zone)
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT organization_id FROM cd_drift_looks WHERE due_at <= until GROUP BY organization_id ORDER BY min(due_at) LIMIT 100;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_due_drift_looks IS
+    'The worker is for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_with_due_forge(until timestamp with time zone)
  RETURNS SETOF bigint
@@ -4789,6 +4933,18 @@ BEGIN
     RETURN QUERY SELECT DISTINCT organization_id FROM cd_publications WHERE rank IS NULL ORDER BY organization_id;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_pattern_key(pattern text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+    SELECT CASE WHEN strpos(pattern, '*') = 0 THEN '=' || pattern
+        WHEN strpos(pattern, '*') = 1 THEN '^'
+        ELSE '^' || left(pattern, (2 ^ floor(log(2, strpos(pattern, '*') - 1)))::integer) END
+$function$;
+COMMENT ON FUNCTION cd_pattern_key IS
+    'A pattern by what each text that it matches begins with, cut to a length that is a power of two: a text has few such beginnings.';
 
 CREATE OR REPLACE FUNCTION cd_place_cell()
  RETURNS trigger

@@ -68,3 +68,39 @@ func TestAnUpgradeLeavesAPressOnce(t *testing.T) {
 		t.Errorf("found %d presses, %d of them again, row security forced: %t, %v; want 3 with that of the seed, 0 and true", kept, twice, forced, err)
 	}
 }
+
+// D58: an upgrade finds the event triggers that are stored, of all organizations, also where row security stops the owner of the tables.
+func TestAnUpgradeWritesTheKeysOfTriggers(t *testing.T) {
+	t.Parallel()
+	superuser, c := pgtest.New(t)
+	owner := plainOwner(t, superuser, c)
+	if err := pg.Migrate(t.Context(), owner, "domain", before(t, "1470")); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.As(t, c, role)
+	if err := store.Protect(t.Context(), owner, role); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `
+		INSERT INTO cd_organizations (id, name) OVERRIDING SYSTEM VALUE VALUES (77, 'second');
+		INSERT INTO cd_applications (organization_id, name, description) SELECT id, 'two', '' FROM cd_organizations WHERE name = 'second';
+		INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+		SELECT a.organization_id, a.id, v.name, v.kind, v.config::jsonb, v.enabled, 'user', 1, 'ann', now() FROM cd_applications a, (VALUES
+			('on', 'event', '{"types":["build.*","build.*"],"data":{"name":"shop"}}', true), ('off', 'event', '{"types":["x"]}', false),
+			('odd', 'event', '{"types":"x"}', true), ('sets-too', 'version', '{}', true)) v (name, kind, config, enabled)
+		WHERE a.name = 'two'`
+	if _, err := superuser.Exec(t.Context(), seed+";"+rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := pg.Migrate(t.Context(), owner, "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	var all string
+	var forced bool
+	err := superuser.QueryRow(t.Context(), `SELECT (SELECT string_agg(t.name || ': ' || k.type_key || ' ' || k.detail_key, ', ' ORDER BY t.name, k.type_key)
+			FROM cd_trigger_keys k JOIN cd_triggers t USING (organization_id) WHERE t.id = k.trigger_id),
+		(SELECT relforcerowsecurity FROM pg_class WHERE oid = 'cd_triggers'::regclass)`).Scan(&all, &forced)
+	if want := "builds: ^buil , on: ^buil dname=shop"; err != nil || all != want || !forced {
+		t.Errorf("found %q, row security forced: %t, %v; want %q and true", all, forced, err, want)
+	}
+}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -80,10 +81,41 @@ func drift(w Watch, app Object) string {
 		}
 		return fmt.Sprintf("it is at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
 	case app.text("status", "sync", "status") == "OutOfSync":
-		return "it is out of sync with " + revision
+		return "it is out of sync with " + revision + differing(app)
 	default:
 		return ""
 	}
+}
+
+// mostDiffering is how many objects a report of drift names.
+const mostDiffering = 10
+
+// differing names the objects that Argo CD finds missing, extra or different, behind a colon; empty where it names none.
+func differing(app Object) string {
+	var all []string
+	for _, each := range app.list("status", "resources") {
+		m, _ := each.(map[string]any)
+		o := Object(m)
+		if o.text("status") != "OutOfSync" {
+			continue
+		}
+		how := "differs"
+		switch {
+		case o.flag("requiresPruning"):
+			how = "is extra"
+		case o.text("health", "status") == "Missing":
+			how = "is missing"
+		}
+		all = append(all, fmt.Sprintf("%s/%s %s", o.text("kind"), o.text("name"), how))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	if more := len(all) - mostDiffering; more > 0 {
+		all = append(all[:mostDiffering], fmt.Sprintf("and %d more", more))
+	}
+	return ": " + strings.Join(all, ", ")
 }
 
 // byUs reports whether the last operation was one of our syncs, has brought the Application to the revision, and nothing has changed since.

@@ -70,6 +70,14 @@ func TestDrift(t *testing.T) {
 		},
 		"changed by hand after our sync": {app: `{"status":{` + synced(revision, "OutOfSync") + `,` +
 			state("lockstep:c", revision, "Succeeded") + `}}`, expected: revision, want: "it is out of sync with " + revision},
+		"objects that differ (R4-11)": {
+			app: `{"status":{` + synced(revision, "OutOfSync") + `,` + state("ann", revision, "Succeeded") + `,"resources":[
+				{"kind":"Service","name":"api","status":"Synced"},{"kind":"Rollout","name":"api","status":"OutOfSync","health":{"status":"Healthy"}},
+				{"kind":"ConfigMap","name":"old","status":"OutOfSync","requiresPruning":true},
+				{"kind":"ConfigMap","name":"new","status":"OutOfSync","health":{"status":"Missing"}}]}}`,
+			expected: revision,
+			want:     "it is out of sync with " + revision + ": ConfigMap/new is missing, ConfigMap/old is extra, Rollout/api differs",
+		},
 		"auto-sync is on again": {
 			app:      `{"spec":{"syncPolicy":{"automated":{}}},"status":{` + synced(revision, "Synced") + `}}`,
 			expected: revision, automatic: true, want: "automated sync is on (spec.syncPolicy.automated)",

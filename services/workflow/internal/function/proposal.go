@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -285,9 +286,14 @@ func proposalAnswer(p activity.Proposal, err error) (any, error) {
 
 // proposalBranch is the branch of a run's proposal. No program chooses it: it is in a place where nothing else is committed to, and below
 // the run's own name.
+//
+// The attempts of an edit that an event makes are one run to it: the pull request of one whose answer was lost is found again by the next.
 func proposalBranch(call activity.Call) string {
-	return fmt.Sprintf("%so%d/%s/%s", activity.ProposalPrefix, call.Organization, branchPart(call.Workflow),
-		branchPart(proposalName(call.Args)))
+	run := call.Workflow
+	if signal, attempt := id.TriggerEdit(run); attempt > 0 {
+		run = id.TriggerEditRun(signal, 1)
+	}
+	return fmt.Sprintf("%so%d/%s/%s", activity.ProposalPrefix, call.Organization, branchPart(run), branchPart(proposalName(call.Args)))
 }
 
 // proposalName is which of the run's proposals a call is about.

@@ -46,6 +46,29 @@ func TestTheBranchOfAProposal(t *testing.T) {
 	}
 }
 
+// R4-28: an attempt of a trigger's edit whose answer was lost has opened a pull request, which the next attempt finds by its branch. Another
+// event, and a run that only looks like an attempt, have branches of their own.
+func TestTheAttemptsOfAnEditAreOneProposal(t *testing.T) {
+	t.Parallel()
+	branch := func(workflow string) string {
+		f := &forge{}
+		args := m{"repo_url": "https://git/x", "branch": "main", "path": "a", "content": "b", "message": "c"}
+		if _, err := named(t, f, "git.propose").Call(t.Context(), activity.Call{Organization: 1, Workflow: workflow, Args: args}); err != nil {
+			t.Fatal(err)
+		}
+		return f.proposed.Branch
+	}
+	first := branch("trigger-edit-9-1")
+	if again := branch("trigger-edit-9-2"); first != "lockstep/proposals/o1/trigger-edit-9-1/change" || again != first {
+		t.Errorf("attempts of one edit: branches %q and %q, expected the same one", first, again)
+	}
+	for _, other := range []string{"trigger-edit-90-1", "trigger-edit-9-", "trigger-edit-9-01", "trigger-edit-9", "rollout-9"} {
+		if got := branch(other); got == first {
+			t.Errorf("run %q has the branch %q of another edit", other, got)
+		}
+	}
+}
+
 func TestAProposalAndItsMerge(t *testing.T) {
 	t.Parallel()
 	f := &forge{proposal: activity.Proposal{Number: 4, URL: "u", State: "merged", Branch: "b", Into: "main", Head: "h", Commit: "c", By: "ann"}}

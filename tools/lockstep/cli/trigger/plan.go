@@ -102,6 +102,9 @@ func previewTable(w io.Writer, p client.Preview) {
 				}
 				command.Row(w, line)
 			}
+			if c.Reason == "" && c.Commit != "" {
+				command.Row(w, "  compared at "+c.Commit)
+			}
 			if c.Reason == "" && len(c.Things) == 0 {
 				command.Row(w, "  nothing that runs would change")
 			}

@@ -124,14 +124,14 @@ func TestWhatAVersionSetWouldChange(t *testing.T) {
 	previewTable(&w, client.Preview{Environments: []client.PreviewEnvironment{
 		{
 			Environment: client.Reference{Name: "staging"}, Changes: []client.FileChange{{Path: "api.yaml"}},
-			Compared: &client.ManifestComparison{Things: []client.ChangedThing{
+			Compared: &client.ManifestComparison{Commit: "0a1b2c", Things: []client.ChangedThing{
 				{Kind: "REPLICAS", Action: "changed", Object: "Deployment/api", Detail: "2 → 4"}, {Kind: "CONFIG_MAP", Action: "added", Object: "ConfigMap/a"},
 			}},
 		},
 		{Environment: client.Reference{Name: "production"}, Compared: &client.ManifestComparison{Reason: "no answer"}},
 		{Environment: client.Reference{Name: "last"}, Compared: &client.ManifestComparison{}},
 	}})
-	want := "staging\n  replicas: Deployment/api changed (2 → 4)\n  config map: ConfigMap/a added\n  changed: api.yaml\n" +
+	want := "staging\n  replicas: Deployment/api changed (2 → 4)\n  config map: ConfigMap/a added\n  compared at 0a1b2c\n  changed: api.yaml\n" +
 		"production\n  the manifests could not be compared: no answer\nlast\n  nothing that runs would change\n"
 	if w.String() != want {
 		t.Errorf("found:\n%s\nwant:\n%s", w.String(), want)

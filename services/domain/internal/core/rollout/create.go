@@ -110,6 +110,7 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 	if err := p.recordSkips(ctx, t); err != nil {
 		return r, err
 	}
+	u.skipped.count(p)
 	// Apart from events, this is all that the program ever sees of the domain: it cannot ask back, so that a replay
 	// reads the same (R3, E23).
 	in := deployInput{

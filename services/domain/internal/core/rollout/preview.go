@@ -138,7 +138,7 @@ type Previewed struct {
 	Environments []core.PreviewedEnvironment
 }
 
-func (m Previewed) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
+func (m Previewed) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	known, err := tx.PreviewsByID(ctx, c.Organization, []int64{m.PreviewID})
 	if err != nil {
 		return err
@@ -160,8 +160,12 @@ func (m Previewed) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ cor
 			return fault.New(fault.NotFound, "preview %d names environment %d, which does not exist", m.PreviewID, id)
 		}
 	}
+	made := p.State == core.PreviewMade
 	p.State, p.Reason, p.Environments = core.PreviewMade, "", m.Environments
-	return tx.SettlePreview(ctx, p)
+	if err := tx.SettlePreview(ctx, p); err != nil || made || p.DriftOf == 0 {
+		return err
+	}
+	return u.foundDrift(ctx, tx, c, p)
 }
 
 func previewWorkflow(preview int64) string { return id.PreviewRun(preview) }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -413,4 +414,20 @@ func (p *plan) between(ctx context.Context, tx Tx, organization, from, to int64)
 		return nil, false, err
 	}
 	return commits, commits[len(commits)-1].Change.Since == live[from].Digest, nil
+}
+
+// stepCounts count the steps that commits could have had skipped, in this process.
+type stepCounts struct{ skipped, kept atomic.Int64 }
+
+// count counts the steps of a rollout that begins. A decision that is tried again counts again.
+func (c *stepCounts) count(p plan) {
+	c.skipped.Add(int64(len(p.left)))
+	if len(p.left) == 0 && p.flow.Skip != nil {
+		c.kept.Add(1)
+	}
+}
+
+// Skips are the steps that were skipped by commits, and the rollouts that could have skipped some and did not.
+func (u *UseCases) Skips() map[string]int64 {
+	return map[string]int64{"skipped": u.skipped.skipped.Load(), "kept": u.skipped.kept.Load()}
 }

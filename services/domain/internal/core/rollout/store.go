@@ -32,6 +32,8 @@ type Store interface {
 	OrganizationsWithDueClosings(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithFreeQueue are those with a queued rollout whose application has no active one.
 	OrganizationsWithFreeQueue(ctx context.Context) ([]int64, error)
+	// OrganizationsWithDueDriftLooks are those with application environments to look at for drift at an instant.
+	OrganizationsWithDueDriftLooks(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueDeadlines are those with deadlines to look at at an instant.
@@ -374,6 +376,15 @@ type Tx interface {
 	// DueClosing locks the next one that is due, and skips what others have locked.
 	DueClosing(ctx context.Context, at time.Time) (core.Closing, bool, error)
 	SettleClosing(ctx context.Context, rollout int64) error
+	ApplicationEnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.ApplicationEnvironment, error)
+	// DueDriftLook locks the next one that is due, and skips what others have locked; DriftLook locks that of an application environment.
+	DueDriftLook(ctx context.Context, at time.Time) (core.DriftLook, bool, error)
+	DriftLook(ctx context.Context, applicationEnvironment int64) (core.DriftLook, bool, error)
+	SaveDriftLook(ctx context.Context, l core.DriftLook) error
+	// DeployedCommit is what the rollout has recorded whose version set is live, and the digest of a chart behind an @; false for nothing.
+	DeployedCommit(ctx context.Context, application, environment int64) (string, bool, error)
+	// ForgetDriftPreviews deletes previews by which was looked for drift, of before an instant.
+	ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error
 	// QueueRollout replaces the one that waits for the same application.
 	QueueRollout(ctx context.Context, q core.QueuedRollout) error
 	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.

@@ -37,6 +37,10 @@ type UseCases struct {
 	checks    checkCounts
 	// comparisons are those that rollouts have waited for.
 	comparisons comparisonCounts
+	// skipped are the steps that commits have had skipped.
+	skipped stepCounts
+	// drifts are the looks for drift.
+	drifts driftCounts
 	// reviewed is the organization that was last in turn to have a rollout reviewed.
 	reviewed atomic.Int64
 }

@@ -120,7 +120,7 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 	}
 	found := map[int64]follower{}
 	for _, t := range all {
-		c, err := readConfig(t.Kind, t.Config, u.ranges)
+		c, err := u.read(t.Kind, t.Config)
 		if err != nil || len(c.Follows) == 0 { // one that cannot be read follows nobody
 			continue
 		}

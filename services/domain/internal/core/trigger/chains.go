@@ -156,7 +156,7 @@ func (u *UseCases) chainGraph(ctx context.Context, tx Tx, organization int64) (c
 	var ids []int64
 	for _, t := range all {
 		ids = append(ids, t.ApplicationID)
-		if c, err := readConfig(t.Kind, t.Config, u.ranges); err == nil {
+		if c, err := u.read(t.Kind, t.Config); err == nil {
 			g.blocks[t.ApplicationID] = append(g.blocks[t.ApplicationID], c.Blocks...)
 		}
 	}

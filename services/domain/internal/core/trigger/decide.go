@@ -170,7 +170,7 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		return d.ends(ctx, "the trigger was switched off by %s", t.Author.Name)
 	}
 	var err error
-	if d.config, err = readConfig(t.Kind, t.Config, d.u.ranges); err != nil {
+	if d.config, err = d.u.read(t.Kind, t.Config); err != nil {
 		return d.ends(ctx, "the configuration cannot be read: %s", fault.Public(err))
 	}
 	d.onlyDue()

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -339,10 +340,42 @@ func (u *UseCases) saveEdit(ctx context.Context, organization int64, s core.Trig
 	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		return tx.SaveSignalEdit(ctx, s.ID, s.Edit.Attempt, e, due)
 	})
+	if err == nil {
+		u.edited.add(s.Edit.Attempt, e)
+	}
 	if e.State != core.EditPending {
 		u.wake()
 	}
 	return err
+}
+
+// editCounts count what came of edits in this process, for the metrics.
+type editCounts struct{ committed, proposed, unchanged, failed, again atomic.Int64 }
+
+func (c *editCounts) add(attempt int, e core.TriggerEdit) {
+	switch e.State {
+	case core.EditCommitted:
+		c.committed.Add(1)
+	case core.EditProposed:
+		c.proposed.Add(1)
+	case core.EditUnchanged:
+		c.unchanged.Add(1)
+	case core.EditFailed:
+		c.failed.Add(1)
+	case core.EditPending:
+		if e.Attempt > attempt {
+			c.again.Add(1)
+		}
+	}
+}
+
+// Edits are the edits of files that this process has seen end, by outcome.
+func (u *UseCases) Edits() map[string]int64 {
+	c := &u.edited
+	return map[string]int64{
+		"committed": c.committed.Load(), "proposed": c.proposed.Load(), "unchanged": c.unchanged.Load(), "failed": c.failed.Load(),
+		"again": c.again.Load(),
+	}
 }
 
 // makeEdit begins the run of an edit, or looks at it. What calls the engine is outside of any transaction: a crash before the answer has

@@ -244,7 +244,7 @@ func (u *UseCases) foresee(
 // reacts reports whether a trigger begins a rollout of a new commit, with its configuration. One that waits for a range of versions does
 // not: a commit of a branch is in none.
 func (u *UseCases) reacts(t core.Trigger, repository string, services []string) (config, bool) {
-	c, err := readConfig(t.Kind, t.Config, u.ranges)
+	c, err := u.read(t.Kind, t.Config)
 	if err != nil || !t.Enabled || t.Removed {
 		return c, false
 	}

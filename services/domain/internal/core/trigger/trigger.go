@@ -6,23 +6,16 @@
 package trigger
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pattern"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -53,6 +46,8 @@ type Tx interface {
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
 	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
+	// TriggersOfEvent returns those of kind event that are switched on and have one of the keys of each kind; see eventKeys.
+	TriggersOfEvent(ctx context.Context, organization int64, types, details []string) ([]core.Trigger, error)
 	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
 	// SourcesOfRepository returns the sources whose key has a prefix, of applications that are not archived, by application: at most so many.
@@ -127,6 +122,8 @@ type UseCases struct {
 	// served is the organization whose turn was last.
 	served atomic.Int64
 	counts counts
+	edited editCounts
+	known  configs
 }
 
 // Deps is what UseCases needs.
@@ -212,7 +209,7 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	if !nameForm.MatchString(n.Name) {
 		return core.Trigger{}, invalid("/name", "found %.100q; expected 1 to 63 lower-case letters, digits and hyphens", n.Name)
 	}
-	c, err := readConfig(n.Kind, n.Config, u.ranges)
+	c, err := u.read(n.Kind, n.Config)
 	if err != nil {
 		return core.Trigger{}, err
 	}
@@ -409,175 +406,4 @@ func change(action core.Action, of core.Application, reason string, t core.Trigg
 
 func state(t core.Trigger) map[string]any {
 	return map[string]any{"name": t.Name, "kind": t.Kind, "config": t.Config, "enabled": t.Enabled}
-}
-
-// The bounds of an event.
-const (
-	maxEventName = 256
-	maxEventData = 64 << 10
-	// maxPending is the most undecided signals that a trigger may have.
-	maxPending = 500
-)
-
-// Event is a CloudEvent as triggers see it.
-type Event struct {
-	// ID and Source identify it: the same event is decided once.
-	ID, Source, Type string
-	// Data is a JSON object; empty for none.
-	Data json.RawMessage
-}
-
-func (e Event) check() error {
-	var found []fault.Field
-	for field, text := range map[string]string{"/id": e.ID, "/source": e.Source, "/type": e.Type} {
-		switch {
-		case text == "" || len(text) > maxEventName:
-			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d bytes; expected 1 to %d", len(text), maxEventName)})
-		case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %.100q; expected UTF-8 without control characters", text)})
-		}
-	}
-	if len(e.Data) > maxEventData {
-		found = append(found, fault.Field{Name: "/data", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(e.Data), maxEventData)})
-	}
-	slices.SortFunc(found, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
-	if len(found) > 0 {
-		return fault.InvalidFields(found...)
-	}
-	return nil
-}
-
-// escaped writes the id of an event such that the last slash of its cause is the one before it.
-//
-//nolint:gochecknoglobals // a table
-var escaped = strings.NewReplacer("%", "%25", "/", "%2F")
-
-// cause identifies an event to a trigger: no other source and id have the same. It is shown to people.
-func (e Event) cause() string {
-	id := escaped.Replace(e.ID)
-	if len(id) > maxEventName {
-		id = fmt.Sprintf("%%sha256:%x", sha256.Sum256([]byte(e.ID)))
-	}
-	return "event:" + e.Source + "/" + id
-}
-
-// Delivery says which triggers have an event.
-type Delivery struct {
-	// Triggers is how many decide about it, or have; Full how many others match that have too much to decide about to take it now.
-	Triggers, Full int
-}
-
-// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It is Limited if all of these have too
-// much to decide about.
-func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delivery, error) {
-	var sent Delivery
-	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
-		return sent, err
-	}
-	if err := e.check(); err != nil {
-		return sent, err
-	}
-	data, err := e.object()
-	if err != nil {
-		return sent, err
-	}
-	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		sent = Delivery{}
-		all, err := tx.TriggersOfKind(ctx, a.Organization, core.TriggerEvent)
-		if err != nil {
-			return err
-		}
-		now := u.clock.Now()
-		for _, t := range all {
-			c, err := readConfig(t.Kind, t.Config, u.ranges)
-			if err != nil || !c.matches(e, data) { // what cannot be read is decided about by nobody
-				continue
-			}
-			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, t.ApplicationID)
-			if err != nil {
-				return err
-			}
-			if a.MayIn(core.ActionSendEvent, targets...) != nil {
-				continue
-			}
-			many, err := tx.PendingSignalCount(ctx, t.ID, maxPending)
-			if err != nil {
-				return err
-			}
-			if many >= maxPending {
-				sent.Full++
-				continue
-			}
-			var edit *core.TriggerEdit
-			if c.Edit != nil {
-				if edit, err = c.Edit.prepare(t, e, data); err != nil {
-					edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
-				}
-			}
-			if err := tx.AddEvent(ctx, t.ID, e.cause(), now, edit); err != nil {
-				return err
-			}
-			sent.Triggers++
-		}
-		return nil
-	})
-	u.wake()
-	if err == nil && sent.Triggers == 0 && sent.Full > 0 {
-		err = fault.New(fault.Limited, "each of the %d triggers that it matches has %d events to decide about; send the event again later",
-			sent.Full, maxPending)
-	}
-	return sent, err
-}
-
-// object reads the data. Numbers stay as they are written: those of builds are longer than a floating-point number is exact.
-func (e Event) object() (data map[string]any, err error) {
-	if len(e.Data) == 0 {
-		return nil, nil
-	}
-	numbers := json.NewDecoder(bytes.NewReader(e.Data))
-	numbers.UseNumber()
-	if !json.Valid(e.Data) || numbers.Decode(&data) != nil {
-		return nil, invalid("/data", "found no JSON object")
-	}
-	return data, nil
-}
-
-// matches reports whether the trigger reacts to an event.
-func (c config) matches(e Event, data map[string]any) bool {
-	if !slices.ContainsFunc(c.Types, func(p string) bool { return pattern.Match(p, e.Type) }) {
-		return false
-	}
-	if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(p string) bool { return pattern.Match(p, e.Source) }) {
-		return false
-	}
-	for path, want := range c.Data {
-		if found, exists := member(data, path); !exists || !pattern.Match(want, found) {
-			return false
-		}
-	}
-	return true
-}
-
-// member is a value of an event's data as text; false where there is none, or it is an object or a list.
-func member(data map[string]any, path string) (string, bool) {
-	var at any = data
-	for _, name := range strings.Split(path, ".") {
-		object, is := at.(map[string]any)
-		if !is {
-			return "", false
-		}
-		if at, is = object[name]; !is {
-			return "", false
-		}
-	}
-	switch v := at.(type) {
-	case string:
-		return v, true
-	case bool:
-		return strconv.FormatBool(v), true
-	case json.Number:
-		return v.String(), true
-	default:
-		return "", false
-	}
 }

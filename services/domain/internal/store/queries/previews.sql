@@ -1,6 +1,6 @@
 -- name: InsertPreview :one
-INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id)
-VALUES (@organization_id, @application_id, @version_set_id) RETURNING *;
+INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id, drift_of)
+VALUES (@organization_id, @application_id, @version_set_id, sqlc.narg('drift_of')) RETURNING *;
 
 -- name: ForgetPreviews :exec
 -- Those of the organization that were asked for before an instant, the oldest first.
@@ -29,7 +29,7 @@ SELECT sqlc.embed(p), EXISTS (
             WHERE e.organization_id = @organization_id AND e.rollout_id = l.id))
 )::boolean AS outdated
 FROM cd_rollout_previews p
-WHERE p.organization_id = @organization_id AND p.application_id = @application_id AND p.version_set_id = @version_set_id
+WHERE p.organization_id = @organization_id AND p.application_id = @application_id AND p.version_set_id = @version_set_id AND p.drift_of IS NULL
 ORDER BY p.id DESC LIMIT 1;
 
 -- name: PreviewsByID :many

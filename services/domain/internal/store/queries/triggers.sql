@@ -24,6 +24,13 @@ ORDER BY application_id, name;
 -- name: TriggersOfKind :many
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
 
+-- name: TriggersOfEvent :many
+-- Those that an event may match, by its keys: what they have beside the rarest condition is for the caller to compare.
+SELECT t.* FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
+    SELECT k.trigger_id FROM cd_trigger_keys k
+    WHERE k.organization_id = @organization_id AND k.type_key = ANY(@types::text[]) AND k.detail_key = ANY(@details::text[])
+) ORDER BY t.id;
+
 -- name: SignalApplications :exec
 -- One signal for each trigger of a kind that applications have. A cause that a trigger knows already is left alone.
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)

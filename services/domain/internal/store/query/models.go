@@ -696,6 +696,20 @@ type Details struct {
 	UpdatedAt time.Time
 }
 
+// One for each application environment that a version set is live in.
+type DriftLook struct {
+	OrganizationID           int64
+	ID                       int64
+	ApplicationEnvironmentID int64
+	// When it is looked next; NULL for not before another rollout has arrived there, for its driver cannot look.
+	DueAt   *time.Time
+	AskedAt *time.Time
+	// The preview by which its driver looks or has looked last; an answer of another one is too late.
+	PreviewID *int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // The layers of OCI artifacts with drivers, checked when they were pulled.
 type DriverArtifact struct {
 	// That of the manifest, which has the layer's.
@@ -1873,6 +1887,8 @@ type RolloutPreview struct {
 	WorkflowRef    *string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	// The application environment that is looked at for drift; NULL for a preview that is about a rollout.
+	DriftOf *int64
 }
 
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.
@@ -2005,6 +2021,19 @@ type Trigger struct {
 	// When it was saved last, by the principal.
 	ChangedAt time.Time
 	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// What an event has to have for a trigger of kind event that is switched on to match it. Kept with the trigger, by the database: replicas of any release do.
+type TriggerKey struct {
+	OrganizationID int64
+	ID             int64
+	TriggerID      int64
+	// The type, by cd_pattern_key.
+	TypeKey string
+	// One more condition, the rarest that the trigger has: a source by cd_pattern_key, or a member of the data with its value; empty for none.
+	DetailKey string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

@@ -23,12 +23,24 @@ func (q *Queries) ForgetPreviews(ctx context.Context, before time.Time, atMost i
 }
 
 const insertPreview = `-- name: InsertPreview :one
-INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id)
-VALUES ($1, $2, $3) RETURNING id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at
+INSERT INTO cd_rollout_previews (organization_id, application_id, version_set_id, drift_of)
+VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at, drift_of
 `
 
-func (q *Queries) InsertPreview(ctx context.Context, organizationID int64, applicationID int64, versionSetID int64) (RolloutPreview, error) {
-	row := q.db.QueryRow(ctx, insertPreview, organizationID, applicationID, versionSetID)
+type InsertPreviewParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	VersionSetID   int64
+	DriftOf        *int64
+}
+
+func (q *Queries) InsertPreview(ctx context.Context, arg InsertPreviewParams) (RolloutPreview, error) {
+	row := q.db.QueryRow(ctx, insertPreview,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.VersionSetID,
+		arg.DriftOf,
+	)
 	var i RolloutPreview
 	err := row.Scan(
 		&i.ID,
@@ -41,12 +53,13 @@ func (q *Queries) InsertPreview(ctx context.Context, organizationID int64, appli
 		&i.WorkflowRef,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DriftOf,
 	)
 	return i, err
 }
 
 const latestPreview = `-- name: LatestPreview :many
-SELECT p.id, p.organization_id, p.application_id, p.version_set_id, p.state, p.reason, p.environments, p.workflow_ref, p.created_at, p.updated_at, EXISTS (
+SELECT p.id, p.organization_id, p.application_id, p.version_set_id, p.state, p.reason, p.environments, p.workflow_ref, p.created_at, p.updated_at, p.drift_of, EXISTS (
     SELECT FROM cd_rollouts l WHERE l.organization_id = $1 AND l.id IN (
         SELECT r.id FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = $2 ORDER BY r.id DESC LIMIT 20)
     AND (l.id <> $3 AND EXISTS (SELECT FROM cd_rollout_transitions t
@@ -57,7 +70,7 @@ SELECT p.id, p.organization_id, p.application_id, p.version_set_id, p.state, p.r
             WHERE e.organization_id = $1 AND e.rollout_id = l.id))
 )::boolean AS outdated
 FROM cd_rollout_previews p
-WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $4
+WHERE p.organization_id = $1 AND p.application_id = $2 AND p.version_set_id = $4 AND p.drift_of IS NULL
 ORDER BY p.id DESC LIMIT 1
 `
 
@@ -101,6 +114,7 @@ func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([
 			&i.RolloutPreview.WorkflowRef,
 			&i.RolloutPreview.CreatedAt,
 			&i.RolloutPreview.UpdatedAt,
+			&i.RolloutPreview.DriftOf,
 			&i.Outdated,
 		); err != nil {
 			return nil, err
@@ -114,7 +128,7 @@ func (q *Queries) LatestPreview(ctx context.Context, arg LatestPreviewParams) ([
 }
 
 const previewsByID = `-- name: PreviewsByID :many
-SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at FROM cd_rollout_previews WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, version_set_id, state, reason, environments, workflow_ref, created_at, updated_at, drift_of FROM cd_rollout_previews WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) PreviewsByID(ctx context.Context, organizationID int64, ids []int64) ([]RolloutPreview, error) {
@@ -137,6 +151,7 @@ func (q *Queries) PreviewsByID(ctx context.Context, organizationID int64, ids []
 			&i.WorkflowRef,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DriftOf,
 		); err != nil {
 			return nil, err
 		}

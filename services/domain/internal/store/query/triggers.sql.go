@@ -749,6 +749,49 @@ func (q *Queries) TriggersByApplication(ctx context.Context, organizationID int6
 	return items, nil
 }
 
+const triggersOfEvent = `-- name: TriggersOfEvent :many
+SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM cd_triggers t WHERE t.organization_id = $1 AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
+    SELECT k.trigger_id FROM cd_trigger_keys k
+    WHERE k.organization_id = $1 AND k.type_key = ANY($2::text[]) AND k.detail_key = ANY($3::text[])
+) ORDER BY t.id
+`
+
+// Those that an event may match, by its keys: what they have beside the rarest condition is for the caller to compare.
+func (q *Queries) TriggersOfEvent(ctx context.Context, organizationID int64, types []string, details []string) ([]Trigger, error) {
+	rows, err := q.db.Query(ctx, triggersOfEvent, organizationID, types, details)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Trigger
+	for rows.Next() {
+		var i Trigger
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.ApplicationID,
+			&i.Name,
+			&i.Kind,
+			&i.Config,
+			&i.Enabled,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.PrincipalName,
+			&i.ChangedAt,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const triggersOfKind = `-- name: TriggersOfKind :many
 SELECT organization_id, id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at FROM cd_triggers WHERE organization_id = $1 AND kind = $2 AND removed_at IS NULL AND enabled ORDER BY id
 `

@@ -109,6 +109,13 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 	}, trigger)
 }
 
+// TriggersOfEvent implements trigger.Tx.
+func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string) ([]core.Trigger, error) {
+	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.Trigger, error) {
+		return q.TriggersOfEvent(ctx, organization, types, details)
+	}, trigger)
+}
+
 // SourcesOfRepository implements trigger.Tx.
 func (r Reads) SourcesOfRepository(ctx context.Context, organization int64, prefix string, most int) ([]core.ServiceSource, error) {
 	behind := []byte(prefix)

@@ -210,6 +210,67 @@ func TestThePlanOfKubernetes(t *testing.T) {
 	}
 }
 
+// R4-11: kubernetes@1 looks for drift with what was deployed, and not with what people have committed since; fields and objects whose
+// annotation says so do not count, and fields that others have taken over do.
+func TestTheDriftOfKubernetes(t *testing.T) {
+	t.Parallel()
+	replicas := object{"kind": "Deployment", "name": "api", "action": "configured", "more_fields": false, "fields": []any{
+		object{"path": "spec.replicas", "before": "9", "after": "2"},
+	}}
+	taken := failing("k8s.apply", "conflict", `Deployment shop/api: fields are managed by others: .spec.replicas (conflict with "ann" using apps/v1); leave them out`)
+	for name, c := range map[string]struct {
+		ignore string
+		fail   func(string, object) *history.FunctionError
+		want   []string
+	}{
+		"scaled by hand":         {want: []string{"replicas changed Deployment/api 9 → 2"}},
+		"scaled by something":    {ignore: "metadata.labels, spec.replicas"},
+		"below what is ignored":  {ignore: "spec"},
+		"another field":          {ignore: "spec.replica", want: []string{"replicas changed Deployment/api 9 → 2"}},
+		"all of it":              {ignore: "*"},
+		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api others manage spec.replicas"}},
+		"taken over and ignored": {fail: taken, ignore: "spec.replicas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := plainShop(t)
+			w.plain.dry = []any{replicas}
+			if c.fail != nil {
+				w.plain.dry = []any{} // of the other objects
+			}
+			var refs []any
+			w.fail = func(function string, args object) *history.FunctionError {
+				if function == "git.read_file" {
+					refs = append(refs, args["ref"])
+				}
+				objects, _ := args["objects"].([]any)
+				if c.fail == nil || function == "k8s.apply" && len(objects) == 1 && !strings.Contains(fmt.Sprint(objects[0]), "kind:Deployment") {
+					return nil
+				}
+				return c.fail(function, args)
+			}
+			if c.ignore != "" {
+				for path, text := range w.files {
+					w.files[path] = strings.ReplaceAll(text, "metadata: {name: api, ", "metadata: {annotations: {lockstep.dev/ignore-drift: \""+c.ignore+"\"}, name: api, ")
+				}
+			}
+			in := plainInputs(nil)
+			in["preview"] = object{"id": 5}
+			delete(in, "pipeline")
+			in["rollout"].(object)["environments"].([]any)[0].(object)["compared_commit"] = sha("older")
+			found, things := planned(t, w, in)
+			if diff := cmp.Diff(c.want, things); diff != "" || found.Reason != "" {
+				t.Errorf("reason %q; things (-want +got):\n%s", found.Reason, diff)
+			}
+			for _, ref := range refs {
+				if ref != sha("older") {
+					t.Errorf("read at %v, expected the commit that was deployed", ref)
+				}
+			}
+		})
+	}
+}
+
 // R4-19: git@1 lists the images that it would write, and nothing else.
 func TestThePlanOfFiles(t *testing.T) {
 	t.Parallel()

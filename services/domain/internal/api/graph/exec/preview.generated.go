@@ -205,6 +205,29 @@ func (ec *executionContext) fieldContext_ManifestComparison_reason(_ context.Con
 	return graphql.NewScalarFieldContext("ManifestComparison", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _ManifestComparison_commit(ctx context.Context, field graphql.CollectedField, obj *model.ManifestComparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ManifestComparison_commit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Commit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ManifestComparison_commit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ManifestComparison", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PreviewRolloutPayload_preview(ctx context.Context, field graphql.CollectedField, obj *model.PreviewRolloutPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -691,6 +714,11 @@ func (ec *executionContext) _ManifestComparison(ctx context.Context, sel ast.Sel
 			}
 		case "reason":
 			out.Values[i] = ec._ManifestComparison_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "commit":
+			out.Values[i] = ec._ManifestComparison_commit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

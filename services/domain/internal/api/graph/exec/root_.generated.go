@@ -1209,6 +1209,7 @@ type ComplexityRoot struct {
 	}
 
 	ManifestComparison struct {
+		Commit    func(childComplexity int) int
 		Reason    func(childComplexity int) int
 		Things    func(childComplexity int) int
 		Workloads func(childComplexity int) int
@@ -6990,6 +6991,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.MakeForgeAccountCodePayload.Made(childComplexity), true
+
+	case "ManifestComparison.commit":
+		if e.ComplexityRoot.ManifestComparison.Commit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ManifestComparison.Commit(childComplexity), true
 
 	case "ManifestComparison.reason":
 		if e.ComplexityRoot.ManifestComparison.Reason == nil {
@@ -19054,6 +19062,8 @@ type ManifestComparison {
   things: [ChangedThing!]!
   "Why they could not be compared; empty if they were."
   reason: String!
+  "What was compared with what runs: a commit, and behind an @ the digest of a chart. Empty if the driver names none."
+  commit: String!
 }
 
 "One thing that a rollout would change."
@@ -23286,6 +23296,8 @@ func (ec *executionContext) childFields_ManifestComparison(ctx context.Context, 
 		return ec.fieldContext_ManifestComparison_things(ctx, field)
 	case "reason":
 		return ec.fieldContext_ManifestComparison_reason(ctx, field)
+	case "commit":
+		return ec.fieldContext_ManifestComparison_commit(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ManifestComparison", field.Name)
 }

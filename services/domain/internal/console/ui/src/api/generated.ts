@@ -5208,6 +5208,7 @@ export interface PreviewData {
       reason: string
       compared: {
         reason: string
+        commit: string
         things: Array<{
           kind: ChangedThingKind
           action: string
@@ -5226,7 +5227,7 @@ export interface PreviewData {
 export interface PreviewVariables {
   id: string
 }
-export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason compared { reason things { kind action object detail } } changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
+export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason compared { reason commit things { kind action object detail } } changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
 
 export interface InboxData {
   gatesForMe: {

@@ -66,19 +66,33 @@ function Answer({ id, only }: { id: string; only: string[] | null }) {
 }
 
 /** What the driver lists as different between the manifests that run and those that would. */
-function Compared({ compared }: { compared: { reason: string; things: { kind: string; action: string; object: string; detail: string }[] } | null }) {
+function Compared({ compared }: { compared: { reason: string; commit: string; things: { kind: string; action: string; object: string; detail: string }[] } | null }) {
   if (!compared) return null
   if (compared.reason) return <p className="faint">The manifests could not be compared: {compared.reason}</p>
-  if (compared.things.length === 0) return <p className="faint">Nothing that runs would change.</p>
+  const at = compared.commit ? (
+    <p className="faint">
+      Compared at <code>{compared.commit}</code>
+    </p>
+  ) : null
+  if (compared.things.length === 0)
+    return (
+      <>
+        <p className="faint">Nothing that runs would change.</p>
+        {at}
+      </>
+    )
   return (
-    <ul className="compared">
-      {compared.things.map((t) => (
-        <li key={`${t.kind} ${t.object} ${t.detail}`}>
-          {t.kind.toLowerCase().replace('_', ' ')}: {t.object} {t.action}
-          {t.detail ? ` (${t.detail})` : ''}
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul className="compared">
+        {compared.things.map((t) => (
+          <li key={`${t.kind} ${t.object} ${t.detail}`}>
+            {t.kind.toLowerCase().replace('_', ' ')}: {t.object} {t.action}
+            {t.detail ? ` (${t.detail})` : ''}
+          </li>
+        ))}
+      </ul>
+      {at}
+    </>
   )
 }
 

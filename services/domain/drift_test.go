@@ -1,0 +1,143 @@
+package domain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/event"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+)
+
+// looks has what is due be looked at for drift, and returns the numbers of the previews that the drivers were asked for.
+func (w winter) looks() (previews []int64) {
+	w.t.Helper()
+	before := w.countOf(`SELECT coalesce(max(id), 0) FROM cd_rollout_previews`)
+	for range 10 {
+		looked, err := w.rollouts.LookForDriftDue(w.t.Context(), 10*time.Minute)
+		w.ok(err)
+		if !looked {
+			break
+		}
+	}
+	for id := before + 1; id <= w.countOf(`SELECT coalesce(max(id), 0) FROM cd_rollout_previews`); id++ {
+		previews = append(previews, int64(id))
+	}
+	w.handOver()
+	return previews
+}
+
+// finds reports what a driver has found in production.
+func (w winter) finds(preview int64, things ...event.ChangedThing) {
+	w.t.Helper()
+	w.report(event.RolloutPreviewed{PreviewID: preview, Environments: []event.PreviewedEnvironment{{
+		EnvironmentID: w.production.ID, Changes: []event.FileChange{}, Compared: &event.Comparison{Workloads: 1, Things: append([]event.ChangedThing{}, things...)},
+	}}})
+}
+
+// drifts is what is known to differ in production.
+func (w winter) drifts() string {
+	w.t.Helper()
+	var drift string
+	w.ok(w.pool.QueryRow(w.t.Context(), `SELECT coalesce(max(r.drift), '') FROM cd_application_environment_reconciliations r
+		JOIN cd_application_environments e ON e.id = r.application_environment_id WHERE e.environment_id = $1`, w.production.ID).Scan(&drift))
+	return drift
+}
+
+// drifting is a shop that is deployed, with a commit, and whose drift is repaired. Staging is not looked at.
+func drifting(t *testing.T) winter {
+	t.Helper()
+	w := clocked(t)
+	r := w.rollout(w.set)
+	for _, stop := range w.stops(r) {
+		for _, d := range w.deployments(stop) {
+			w.report(event.DeploymentStarted{DeploymentID: d.ID})
+			w.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: strings.Repeat("a", 40), ManifestDigest: digestOf(1)})
+		}
+	}
+	w.succeed(r)
+	_, err := w.pool.Exec(t.Context(), `UPDATE cd_drift_looks SET due_at = NULL WHERE application_environment_id IN (
+		SELECT id FROM cd_application_environments WHERE environment_id <> $1)`, w.production.ID)
+	w.ok(err)
+	return w
+}
+
+func replicas() event.ChangedThing {
+	return event.ChangedThing{Kind: "replicas", Action: "changed", Object: "Deployment/api", Detail: "9 → 2"}
+}
+
+// R4-11: where no observer sees what runs, the driver looks from time to time, with the commit that was deployed; it names what is missing,
+// extra or different, and a trigger repairs it.
+func TestADriverLooksForDrift(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.want(len(w.looks()), 0) // a rollout has ended just now
+	w.now.Advance(6 * time.Minute)
+	looks := w.looks()
+	w.want(len(looks), 1)
+	last := w.engine.started[len(w.engine.started)-1]
+	w.want(last.ID, "preview-"+itoa(looks[0]))
+	w.want(strings.Contains(string(last.Program.Source), "nothing to compare"), true)
+	w.want(strings.Contains(string(last.Inputs), `"compared_commit":"`+strings.Repeat("a", 40)+`"`), true)
+	w.finds(looks[0])
+	w.want(w.drifts(), "")
+	w.want(len(w.looks()), 0)
+	w.now.Advance(10 * time.Minute)
+	looks = w.looks()
+	w.want(len(looks), 1)
+	w.finds(looks[0], replicas(), event.ChangedThing{Kind: "config_map", Action: "removed", Object: "ConfigMap/old"},
+		event.ChangedThing{Kind: "other", Action: "added", Object: "Service/api"})
+	w.want(w.drifts(), "ConfigMap/old is extra, Deployment/api differs (replicas 9 → 2), Service/api is missing")
+	w.want(w.decide(), []string{"began: production differs from what was deployed"})
+	w.want(w.rollouts.DriftLooks(), map[string]int64{"same": 1, "drift": 1, "unknown": 0, "late": 0})
+	// What is looked at for drift says nothing about a rollout of the same set.
+	w.want(w.countOf(`SELECT count(*) FROM cd_rollout_previews WHERE drift_of IS NULL`), 0)
+}
+
+// R4-10, R4-11: what we change ourselves is no drift: nobody looks while a rollout is under way, and an answer about what a rollout has
+// replaced since counts for nothing.
+func TestDriftThatWeHaveCausedIsNone(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{"window_seconds":0}`)
+	w.now.Advance(6 * time.Minute)
+	asked := w.looks()[0]
+	r := w.rollout(w.release(2))
+	w.finds(asked, replicas()) // while it is under way
+	w.want(w.drifts(), "")
+	w.now.Advance(time.Hour)
+	w.want(len(w.looks()), 0)
+	w.succeed(r)
+	w.now.Advance(6 * time.Minute)
+	asked = w.looks()[0]
+	w.succeed(w.rollout(w.release(3)))
+	w.now.Advance(time.Hour)
+	w.finds(asked, replicas()) // after one that has begun and ended since
+	w.want(w.drifts(), "")
+	asked = w.looks()[0]
+	w.now.Advance(time.Hour)
+	w.want(len(w.looks()), 1)
+	w.finds(asked, replicas()) // another look was asked for since
+	w.want(w.drifts(), "")
+	w.want(w.decide(), []string{})
+	w.want(w.rollouts.DriftLooks(), map[string]int64{"same": 0, "drift": 0, "unknown": 0, "late": 3})
+}
+
+// R4-11: a look that finds out nothing leaves what was known, and one whose answer is lost is repeated.
+func TestALookThatFindsOutNothing(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], replicas())
+	w.now.Advance(10 * time.Minute)
+	w.report(event.RolloutPreviewed{PreviewID: w.looks()[0], Environments: []event.PreviewedEnvironment{{
+		EnvironmentID: w.production.ID, Changes: []event.FileChange{}, Compared: &event.Comparison{Things: []event.ChangedThing{}, Reason: "no answer"},
+	}}})
+	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
+	w.now.Advance(10 * time.Minute)
+	w.want(len(w.looks()), 1) // its answer is lost
+	w.now.Advance(10 * time.Minute)
+	w.finds(w.looks()[0])
+	w.want(w.drifts(), "")
+}

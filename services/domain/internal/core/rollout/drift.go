@@ -1,0 +1,222 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+)
+
+// Drivers whose objects nobody observes look from time to time whether what runs is still what was deployed (R4-11): the program that lists
+// before a rollout what it would change lists it for what is live. Nobody looks while a rollout is under way, and what is found out about
+// something that a rollout has replaced since counts for nothing, so that drift is never what we have caused ourselves.
+
+const (
+	// driftWindow is how long after a rollout nobody looks.
+	driftWindow = 5 * time.Minute
+	// driftAgain is how soon it is tried again while a rollout is under way.
+	driftAgain = time.Minute
+	// driftKept is how long the answers of drivers can be looked at.
+	driftKept = time.Hour
+	// driftShown is how many objects a sentence names.
+	driftShown = 10
+)
+
+// driftCounts count what came of looks for drift in this process.
+type driftCounts struct{ same, drift, unknown, late atomic.Int64 }
+
+// DriftLooks are those whose answers came in this process, by outcome.
+func (u *UseCases) DriftLooks() map[string]int64 {
+	c := &u.drifts
+	return map[string]int64{"same": c.same.Load(), "drift": c.drift.Load(), "unknown": c.unknown.Load(), "late": c.late.Load()}
+}
+
+// LookForDriftDue has the driver of the next application environment look that is due; false if none is. Those that can be looked at are due
+// again after a time.
+func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bool, error) {
+	now := u.clock.Now()
+	organizations, err := u.store.OrganizationsWithDueDriftLooks(ctx, now)
+	if err != nil {
+		return false, err
+	}
+	for _, organization := range organizations {
+		var found bool
+		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+			var look core.DriftLook
+			var err error
+			if look, found, err = tx.DueDriftLook(ctx, now); err != nil || !found {
+				return err
+			}
+			due, err := u.look(ctx, tx, organization, &look, now.Add(every))
+			if forPeople(err) { // such as a version set that is vetoed
+				due, err = now.Add(every), nil
+			}
+			if err != nil {
+				return err
+			}
+			look.DueAt = nil
+			if !due.IsZero() {
+				look.DueAt = &due
+			}
+			return tx.SaveDriftLook(ctx, look)
+		})
+		if err != nil || found {
+			u.wake()
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// look has a driver look, and returns when it is looked again; zero for not before another rollout has arrived there.
+func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *core.DriftLook, next time.Time) (time.Time, error) {
+	places, err := tx.ApplicationEnvironmentsByID(ctx, organization, []int64{look.ApplicationEnvironmentID})
+	if err != nil {
+		return next, err
+	}
+	place := places[look.ApplicationEnvironmentID]
+	now := u.clock.Now()
+	if until, err := undisturbed(ctx, tx, organization, place.ApplicationID, now); err != nil || until.After(now) {
+		return until, err
+	}
+	live, err := tx.LiveVersionSets(ctx, place.ApplicationID)
+	if err != nil || live[place.EnvironmentID] == 0 {
+		return time.Time{}, err
+	}
+	environments, err := tx.EnvironmentsByID(ctx, organization, []int64{place.EnvironmentID})
+	if err != nil {
+		return next, err
+	}
+	commit, known, err := tx.DeployedCommit(ctx, place.ApplicationID, place.EnvironmentID)
+	if err != nil || !known { // nothing says what was deployed
+		return next, err
+	}
+	part := &rollbackOf{forward: true, repair: true, scope: Scope{Only: []string{environments[place.EnvironmentID].Name}}}
+	p, err := u.planAny(ctx, tx, organization, live[place.EnvironmentID], part, wish{triggered: true, again: true})
+	if err != nil {
+		return next, err
+	}
+	at := slices.IndexFunc(p.stops, func(s stop) bool { return s.environment.ID == place.EnvironmentID })
+	if at < 0 || !p.stops[at].driver.FindsDrift || p.stops[at].fleet != nil || p.stops[at].step.RunsJobs() {
+		return time.Time{}, nil
+	}
+	p.stops = p.stops[at : at+1]
+	p.compared = map[int64]string{place.EnvironmentID: commit}
+	if err := tx.ForgetDriftPreviews(ctx, now.Add(-driftKept), forgottenAtOnce); err != nil {
+		return next, err
+	}
+	made, err := tx.AddPreview(ctx, core.Preview{ApplicationID: place.ApplicationID, VersionSetID: p.versionSet.ID, DriftOf: place.ID})
+	if err != nil {
+		return next, err
+	}
+	inputs, err := json.Marshal(p.previewInput(organization, made.ID))
+	if err != nil {
+		return next, fmt.Errorf("encode inputs of a look for drift in application environment %d: %w", place.ID, err)
+	}
+	look.PreviewID, look.AskedAt = made.ID, &now
+	return next, setup.SubmitCombined(ctx, tx, p.drivers, now, p.driverRefs(), core.Handoff{
+		WorkflowID: previewWorkflow(made.ID), Subject: core.HandoffPreview, SubjectID: made.ID, Program: core.ProgramPlan, Inputs: inputs,
+	})
+}
+
+// undisturbed is until when drift of an application does not count: while a rollout is under way, and some time after it.
+func undisturbed(ctx context.Context, tx Tx, organization, application int64, now time.Time) (time.Time, error) {
+	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{application}, core.Page{First: 1})
+	if err != nil {
+		return now, err
+	}
+	for _, r := range newest[application].Nodes {
+		if r.FinishedAt == nil {
+			return now.Add(driftAgain), nil
+		}
+		if end := r.FinishedAt.Add(driftWindow); end.After(now) {
+			return end, nil
+		}
+	}
+	return now, nil
+}
+
+// foundDrift records what a driver has found when it looked for drift.
+func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Preview) error {
+	places, err := tx.ApplicationEnvironmentsByID(ctx, c.Organization, []int64{p.DriftOf})
+	if err != nil {
+		return err
+	}
+	place := places[p.DriftOf]
+	// A rollout of the application that begins now waits for the lock, and what it changes is found by a later look.
+	if _, err := tx.LockApplication(ctx, place.ApplicationID); err != nil {
+		return err
+	}
+	look, exists, err := tx.DriftLook(ctx, p.DriftOf)
+	if err != nil {
+		return err
+	}
+	newest, err := tx.RolloutsByApplication(ctx, c.Organization, []int64{place.ApplicationID}, core.Page{First: 1})
+	if err != nil {
+		return err
+	}
+	late := !exists || look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest[place.ApplicationID].Nodes, func(r core.Rollout) bool {
+		return r.FinishedAt == nil || !r.FinishedAt.Before(*look.AskedAt)
+	})
+	if late {
+		u.drifts.late.Add(1)
+		return nil
+	}
+	at := slices.IndexFunc(p.Environments, func(e core.PreviewedEnvironment) bool { return e.EnvironmentID == place.EnvironmentID })
+	if at < 0 || p.Environments[at].Compared == nil || p.Environments[at].Compared.Reason != "" || p.Environments[at].Reason != "" {
+		u.drifts.unknown.Add(1) // what was known before stays
+		return nil
+	}
+	found := p.Environments[at].Compared
+	drift := differing(*found)
+	if drift == "" {
+		u.drifts.same.Add(1)
+	} else {
+		u.drifts.drift.Add(1)
+	}
+	commit, _, _ := strings.Cut(found.Commit, "@")
+	return Reconciled{core.Reconciliation{
+		ApplicationEnvironmentID: p.DriftOf, Revision: commit, ExpectedRevision: commit, Drift: drift, ObservedAt: *look.AskedAt,
+	}}.apply(ctx, u, tx, c, core.Inbound{})
+}
+
+// differing says which objects are missing, extra or different; empty for none. What a deploy would add is missing, and what it would remove
+// is extra.
+func differing(c core.Comparison) string {
+	var objects []string
+	details := map[string][]string{}
+	for _, t := range c.Things {
+		name := t.Object + map[string]string{"added": " is missing", "removed": " is extra"}[t.Action]
+		if t.Action == "changed" {
+			name = t.Object + " differs"
+		}
+		if _, known := details[name]; !known {
+			objects = append(objects, name)
+			details[name] = nil
+		}
+		switch {
+		case t.Detail == "":
+		case t.Kind == planner.Image || t.Kind == planner.Replicas:
+			details[name] = append(details[name], t.Kind.Words()+" "+t.Detail)
+		default:
+			details[name] = append(details[name], t.Detail)
+		}
+	}
+	slices.Sort(objects)
+	for i, name := range objects {
+		if about := details[name]; len(about) > 0 {
+			objects[i] = name + " (" + strings.Join(about[:min(len(about), driftShown)], ", ") + ")"
+		}
+	}
+	if more := len(objects) - driftShown; more > 0 {
+		objects = append(objects[:driftShown], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(objects, ", ")
+}

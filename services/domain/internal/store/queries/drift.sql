@@ -1,0 +1,24 @@
+-- name: OrganizationsWithDueDriftLooks :many
+-- Across organizations, on purpose: the worker is for all.
+SELECT organization_id::bigint FROM cd_organizations_with_due_drift_looks(@at) AS organization_id;
+
+-- name: DueDriftLook :one
+SELECT * FROM cd_drift_looks WHERE organization_id = @organization_id AND due_at <= @at ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: DriftLook :one
+SELECT * FROM cd_drift_looks WHERE organization_id = @organization_id AND application_environment_id = @application_environment_id FOR UPDATE;
+
+-- name: SaveDriftLook :exec
+UPDATE cd_drift_looks SET due_at = @due_at, asked_at = @asked_at, preview_id = @preview_id
+WHERE organization_id = @organization_id AND application_environment_id = @application_environment_id;
+
+-- name: DeployedCommit :one
+SELECT s.commit_sha, coalesce(s.parameters ->> 'chart_digest', '')::text AS chart_digest
+FROM cd_cells c
+JOIN cd_deployments d ON d.organization_id = c.organization_id AND d.rollout_environment_id = c.live_rollout_environment_id
+JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id
+WHERE c.organization_id = @organization_id AND c.application_id = @application_id AND c.environment_id = @environment_id
+ORDER BY s.id DESC LIMIT 1;
+
+-- name: ForgetDriftPreviews :exec
+SELECT cd_forget_drift_previews(@before::timestamptz, @at_most::integer);

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/tools/bench/probe"
+)
+
+// What an event costs that one of many triggers matches: from the request to its answer, and from there to the decision.
+
+const (
+	// fewTriggers is how many there are for the comparison.
+	fewTriggers = 10
+	// decidedWithin bounds how long decisions may take after the last event.
+	decidedWithin = 5 * time.Minute
+)
+
+// triggersSQL gives each application from a number on a trigger, which reacts to builds of a branch and of the application alone.
+const triggersSQL = `
+INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+SELECT 1, id, 'builds', 'event', jsonb_build_object('types', jsonb_build_array('build.passed'), 'data', jsonb_build_object('branch', 'main', 'name', name)),
+	true, 'user', 1, 'bench', now()
+FROM cd_applications WHERE id BETWEEN $1 AND $2`
+
+// triggers measures events with few triggers and with one for each application. The events go to applications that have one.
+func triggers(ctx context.Context, database string, api probe.API, o options, log *slog.Logger) error {
+	db, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	if _, err := db.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema); err != nil {
+		return fmt.Errorf("choose the schema: %w", err)
+	}
+	if err := api.Await(ctx); err != nil {
+		return err
+	}
+	applications := int(10_000 * o.scale)
+	few := 0.0
+	for round, many := range []int{min(fewTriggers, applications), applications} {
+		began := clock.System().Now()
+		from := 1
+		if round > 0 {
+			from = fewTriggers + 1
+		}
+		if _, err := db.Exec(ctx, triggersSQL, from, many); err != nil {
+			return pg.Classify(err, "make triggers")
+		}
+		if _, err := db.Exec(ctx, `ANALYZE cd_triggers, cd_trigger_keys`); err != nil {
+			return pg.Classify(err, "analyze")
+		}
+		log.WarnContext(ctx, "saved", "triggers", many, "took", clock.System().Now().Sub(began).String())
+		// One after the other: what an event costs by itself. The first ones are for what is read once.
+		alone, err := send(ctx, api, fmt.Sprintf("alone-%d", round), o.triggers, 0, many)
+		if err != nil {
+			return err
+		}
+		alone = alone[min(len(alone)/10, fewTriggers):]
+		slices.Sort(alone)
+		p50, p95 := alone[len(alone)/2], alone[len(alone)*95/100]
+		fmt.Fprintf(os.Stdout, "events one by one, %d triggers of which one matches: %d, p50 %.1f ms, p95 %.1f ms (goal 100), load %s\n", many,
+			len(alone), ms(p50), ms(p95), probe.Load())
+		if round == 0 {
+			few = ms(p50)
+		} else {
+			fmt.Fprintf(os.Stdout, "an event with %d triggers costs %.2f times one with %d (goal 1)\n", many, ms(p50)/few, fewTriggers)
+		}
+	}
+	if o.pace == 0 {
+		return nil
+	}
+	return paced(ctx, db, api, o, applications)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// paced sends events at a steady pace, and waits until all of them are decided about.
+func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applications int) error {
+	n := o.pace * o.paceFor
+	began := clock.System().Now()
+	took, err := send(ctx, api, "paced", n, o.pace, applications)
+	if err != nil {
+		return err
+	}
+	slices.Sort(took)
+	sent := clock.System().Now().Sub(began)
+	fmt.Fprintf(os.Stdout, "events at %d/s, %d triggers: %d in %s, p50 %.1f ms, p95 %.1f ms (goal 100), load %s\n", o.pace, applications, n,
+		sent.Round(time.Millisecond), ms(took[len(took)/2]), ms(took[len(took)*95/100]), probe.Load())
+	late, cancel := context.WithTimeout(ctx, decidedWithin)
+	defer cancel()
+	for {
+		var open int
+		if err := db.QueryRow(late, `SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'event:/ci/paced%' AND decided_at IS NULL`).Scan(&open); err != nil {
+			return pg.Classify(err, "count what is undecided")
+		}
+		if open == 0 {
+			break
+		}
+		if err := clock.Sleep(late, clock.System(), 100*time.Millisecond); err != nil {
+			return errors.Join(fmt.Errorf("%d events are undecided", open), err)
+		}
+	}
+	var stored, triggers int
+	var p50, p95 float64
+	err = db.QueryRow(ctx, `SELECT count(*), count(DISTINCT trigger_id),
+			COALESCE(percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM decided_at - at)), 0) * 1000,
+			COALESCE(percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM decided_at - at)), 0) * 1000
+		FROM cd_trigger_signals WHERE cause LIKE 'event:/ci/paced%'`).Scan(&stored, &triggers, &p50, &p95)
+	if err != nil {
+		return pg.Classify(err, "read decisions")
+	}
+	fmt.Fprintf(os.Stdout, "of %d events %d were decided about, of %d triggers: p50 %.1f ms, p95 %.1f ms after they came, load %s\n", n, stored,
+		triggers, p50, p95, probe.Load())
+	return nil
+}
+
+// send sends events, one after the other or at a pace, and returns how long each took. With a pace that counts from when it was due.
+func send(ctx context.Context, api probe.API, name string, n, pace, applications int) ([]time.Duration, error) {
+	took := make([]time.Duration, n)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(1)
+	if pace > 0 {
+		group.SetLimit(publishers)
+	}
+	var mu sync.Mutex
+	start := clock.System().Now()
+	for i := range n {
+		due := clock.System().Now()
+		if pace > 0 {
+			due = start.Add(time.Duration(i) * time.Second / time.Duration(pace))
+			if err := clock.Sleep(ctx, clock.System(), due.Sub(clock.System().Now())); err != nil {
+				break
+			}
+		}
+		group.Go(func() error {
+			if pace == 0 {
+				due = clock.System().Now()
+			}
+			if err := sendOne(ctx, api, name, i, 1+i*31%applications); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took[i] = clock.System().Now().Sub(due)
+			return nil
+		})
+	}
+	return took, group.Wait()
+}
+
+func sendOne(ctx context.Context, api probe.API, name string, i, application int) error {
+	raw, err := api.Ask(ctx, `mutation($input: SendEventInput!) { done: sendEvent(input: $input) { triggers errors { message } } }`, map[string]any{
+		"input": map[string]any{
+			"id": fmt.Sprint(i), "source": "/ci/" + name, "type": "build.passed",
+			"data": map[string]any{"branch": "main", "name": fmt.Sprintf("application-%05d", application), "commit": fmt.Sprintf("%040x", i)},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Data struct {
+			Done struct {
+				Triggers int
+				Errors   []struct{ Message string }
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if done := body.Data.Done; len(done.Errors) > 0 || done.Triggers != 1 {
+		return fmt.Errorf("event %d to application %d: reached %d triggers: %v", i, application, done.Triggers, done.Errors)
+	}
+	return nil
+}
