@@ -221,7 +221,8 @@ func (c Config) Validate() error {
 	}
 	if c.DriftEvery < 0 || c.DriftEvery > 0 && c.DriftEvery < time.Minute || c.DriftPerMinute < 0 {
 		problems = append(problems, fault.Field{
-			Name: "drift_every", Problem: fmt.Sprintf("found %s, and drift_per_minute %d; expected 0s or at least 1m, and at least 0", c.DriftEvery, c.DriftPerMinute),
+			Name:    "drift_every",
+			Problem: fmt.Sprintf("found %s, and drift_per_minute %d; expected 0s or at least 1m, and at least 0", c.DriftEvery, c.DriftPerMinute),
 		})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {

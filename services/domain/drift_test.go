@@ -31,7 +31,8 @@ func (w winter) looks() (previews []int64) {
 func (w winter) finds(preview int64, things ...event.ChangedThing) {
 	w.t.Helper()
 	w.report(event.RolloutPreviewed{PreviewID: preview, Environments: []event.PreviewedEnvironment{{
-		EnvironmentID: w.production.ID, Changes: []event.FileChange{}, Compared: &event.Comparison{Workloads: 1, Things: append([]event.ChangedThing{}, things...)},
+		EnvironmentID: w.production.ID, Changes: []event.FileChange{},
+		Compared: &event.Comparison{Workloads: 1, Things: append([]event.ChangedThing{}, things...)},
 	}}})
 }
 
@@ -132,7 +133,8 @@ func TestALookThatFindsOutNothing(t *testing.T) {
 	w.finds(w.looks()[0], replicas())
 	w.now.Advance(10 * time.Minute)
 	w.report(event.RolloutPreviewed{PreviewID: w.looks()[0], Environments: []event.PreviewedEnvironment{{
-		EnvironmentID: w.production.ID, Changes: []event.FileChange{}, Compared: &event.Comparison{Things: []event.ChangedThing{}, Reason: "no answer"},
+		EnvironmentID: w.production.ID, Changes: []event.FileChange{},
+		Compared: &event.Comparison{Things: []event.ChangedThing{}, Reason: "no answer"},
 	}}})
 	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
 	w.now.Advance(10 * time.Minute)

@@ -32,7 +32,8 @@ func (r reacting) matches(e trigger.Event, data map[string]string) bool {
 	return one(r.Types, e.Type) && (len(r.Sources) == 0 || one(r.Sources, e.Source))
 }
 
-// D58: an event reaches each trigger that it matches and no other, whatever patterns they have: the keys by which they are found leave none out.
+// D58: an event reaches each trigger that it matches and no other, whatever patterns they have: the keys by which they are found leave none
+// out.
 func TestAnEventFindsEveryTriggerThatItMatches(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
@@ -103,8 +104,8 @@ func TestTheKeysOfATriggerFollowItsConfiguration(t *testing.T) {
 	}
 	keys := func(application int64) (all []string) {
 		t.Helper()
-		rows, err := w.pool.Query(t.Context(), `SELECT k.type_key || ' ' || k.detail_key FROM cd_trigger_keys k JOIN cd_triggers t ON t.id = k.trigger_id
-			WHERE t.application_id = $1 ORDER BY 1`, application)
+		rows, err := w.pool.Query(t.Context(), `SELECT k.type_key || ' ' || k.detail_key FROM cd_trigger_keys k
+			JOIN cd_triggers t ON t.id = k.trigger_id WHERE t.application_id = $1 ORDER BY 1`, application)
 		w.ok(err)
 		defer rows.Close()
 		for rows.Next() {

@@ -23,16 +23,16 @@ func byOutcome(name, help string, read func() map[string]int64) outcomeMetrics {
 }
 
 func driftLooks(read func() map[string]int64) outcomeMetrics {
-	return byOutcome("lockstep_drift_looks_total", "Looks of drivers for drift whose answer came to this process, by outcome: same, drift, unknown where it could "+
-		"not be found out, or late where a rollout has begun or another look was asked for since.", read)
+	return byOutcome("lockstep_drift_looks_total", "Looks of drivers for drift whose answer came to this process, by outcome: same, drift, "+
+		"unknown where it could not be found out, or late where a rollout has begun or another look was asked for since.", read)
 }
 
 func triggerEdits(read func() map[string]int64) outcomeMetrics {
-	return byOutcome("lockstep_trigger_edits_total", "Edits of files by triggers in this process, by outcome: committed, proposed, unchanged, failed, or again for "+
-		"an attempt that failed and is repeated.", read)
+	return byOutcome("lockstep_trigger_edits_total", "Edits of files by triggers in this process, by outcome: committed, proposed, unchanged, "+
+		"failed, or again for an attempt that failed and is repeated.", read)
 }
 
 func skippedSteps(read func() map[string]int64) outcomeMetrics {
-	return byOutcome("lockstep_rollout_step_skips_total", "Steps of pipelines that commits had skipped in rollouts that began in this process (skipped), and rollouts "+
-		"whose pipeline has skip_on and that skipped none (kept).", read)
+	return byOutcome("lockstep_rollout_step_skips_total", "Steps of pipelines that commits had skipped in rollouts that began in this process "+
+		"(skipped), and rollouts whose pipeline has skip_on and that skipped none (kept).", read)
 }

@@ -103,7 +103,8 @@ func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applicat
 	defer cancel()
 	for {
 		var open int
-		if err := db.QueryRow(late, `SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'event:/ci/paced%' AND decided_at IS NULL`).Scan(&open); err != nil {
+		err := db.QueryRow(late, `SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'event:/ci/paced%' AND decided_at IS NULL`).Scan(&open)
+		if err != nil {
 			return pg.Classify(err, "count what is undecided")
 		}
 		if open == 0 {

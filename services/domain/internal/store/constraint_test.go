@@ -121,6 +121,7 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 // recent are the rows of tables that earlier releases, of which upgrades begin, do not have.
 const recent = `
 INSERT INTO cd_application_aliases (organization_id, application_id, name) VALUES (1, 1, 'store');
+INSERT INTO cd_drift_looks (organization_id, application_environment_id, due_at) VALUES (1, 1, now()) ON CONFLICT DO NOTHING;
 INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, '2.0', 1, 'user');
 INSERT INTO cd_forge_codes (organization_id, hook_id, member_id, account, permissions, digest, expires_at)

@@ -39,7 +39,7 @@ func (t *tx) DriftLook(ctx context.Context, applicationEnvironment int64) (core.
 	if errors.Is(err, pgx.ErrNoRows) {
 		return core.DriftLook{}, false, nil
 	}
-	return driftLook(row), err == nil, pg.Classify(err, "read when it is looked for drift in application environment %d", applicationEnvironment)
+	return driftLook(row), err == nil, pg.Classify(err, "read the look for drift in application environment %d", applicationEnvironment)
 }
 
 // SaveDriftLook implements rollout.Tx.

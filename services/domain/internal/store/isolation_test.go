@@ -42,8 +42,8 @@ func twins(t *testing.T) (owner, service *pgxpool.Pool) {
 	}
 	err := pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {
 		for _, table := range tenantTables(t, owner) {
-			// Cells, ends of names and publications come by themselves, from triggers of the tables that they are read off.
-			if slices.Contains([]string{"cd_organizations", "cd_cells", "cd_application_name_ends", "cd_publications"}, table) {
+			// Cells, ends of names, keys of triggers and publications come by themselves, from triggers of the tables that they are read off.
+			if slices.Contains([]string{"cd_organizations", "cd_cells", "cd_application_name_ends", "cd_trigger_keys", "cd_publications"}, table) {
 				continue
 			}
 			if _, err := tx.Exec(t.Context(), copyTwin(t, owner, table)); err != nil {
@@ -410,7 +410,7 @@ func TestLooksAcrossGiveAwayOrganizationsOnly(t *testing.T) {
 	for _, sql := range []string{
 		`cd_organizations_with_due_rollbacks(now())`, `cd_organizations_with_due_gates(now())`, `cd_organizations_with_token('x')`,
 		`cd_organizations_with_due_closings(now())`, `cd_organizations_with_due_deadlines(now())`, `cd_organizations_with_free_queue()`, `cd_sources_after(0, 10)`,
-		`cd_forge_hooks_after(0, 10)`,
+		`cd_forge_hooks_after(0, 10)`, `cd_organizations_with_due_drift_looks(now())`,
 		`cd_agent_of_key('k', now())`,
 		`cd_good_agent_keys('{1}', now())`, `cd_agent_owners()`, `cd_organizations_with_unranked_publications()`,
 		`cd_organizations_of_identity('i', 's')`, `cd_organizations_with_member('n')`,

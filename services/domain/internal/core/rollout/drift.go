@@ -38,8 +38,8 @@ func (u *UseCases) DriftLooks() map[string]int64 {
 	return map[string]int64{"same": c.same.Load(), "drift": c.drift.Load(), "unknown": c.unknown.Load(), "late": c.late.Load()}
 }
 
-// LookForDriftDue has the driver of the next application environment look that is due; false if none is. Those that can be looked at are due
-// again after a time.
+// LookForDriftDue has the driver of the next application environment look that is due; false if none is. Those that can be looked at
+// are due again after a time.
 func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bool, error) {
 	now := u.clock.Now()
 	organizations, err := u.store.OrganizationsWithDueDriftLooks(ctx, now)
@@ -162,10 +162,8 @@ func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Previe
 	if err != nil {
 		return err
 	}
-	late := !exists || look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest[place.ApplicationID].Nodes, func(r core.Rollout) bool {
-		return r.FinishedAt == nil || !r.FinishedAt.Before(*look.AskedAt)
-	})
-	if late {
+	since := func(r core.Rollout) bool { return r.FinishedAt == nil || !r.FinishedAt.Before(*look.AskedAt) }
+	if !exists || look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest[place.ApplicationID].Nodes, since) {
 		u.drifts.late.Add(1)
 		return nil
 	}
@@ -187,8 +185,8 @@ func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Previe
 	}}.apply(ctx, u, tx, c, core.Inbound{})
 }
 
-// differing says which objects are missing, extra or different; empty for none. What a deploy would add is missing, and what it would remove
-// is extra.
+// differing says which objects are missing, extra or different; empty for none. What a deploy would add is missing, and what it would
+// remove is extra.
 func differing(c core.Comparison) string {
 	var objects []string
 	details := map[string][]string{}

@@ -200,8 +200,8 @@ func (e Event) keys(data map[string]any) (types, details []string) {
 	return types, leaves(details, data, "", maxDepth)
 }
 
-// beginnings are the keys of the patterns that may match a text: the text itself, and where a pattern has an asterisk, what stands before it
-// cut to a power of two.
+// beginnings are the keys of the patterns that may match a text: the text itself, and where a pattern has an asterisk, what stands before
+// it, cut to a power of two.
 func beginnings(text string) []string {
 	runes := []rune(text)
 	all := []string{"=" + text, "^"}
