@@ -4440,42 +4440,45 @@ CREATE OR REPLACE FUNCTION cd_key_trigger()
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
+ SET enable_seqscan TO 'off'
 AS $function$
 DECLARE
+    entered text := current_setting('lockstep.organization', true);
     types   text[];
     details text[] := '{""}';
-    fewest  bigint := 1000;
+    fewest  bigint := 1000000;
     one     record;
 BEGIN
+    -- The owner of the tables and a superuser have entered none.
+    PERFORM set_config('lockstep.organization', NEW.organization_id::text, true);
     DELETE FROM cd_trigger_keys k WHERE k.organization_id = NEW.organization_id AND k.trigger_id = NEW.id;
-    IF NEW.kind <> 'event' OR NOT NEW.enabled OR NEW.removed_at IS NOT NULL OR jsonb_typeof(NEW.config -> 'types') IS DISTINCT FROM 'array' THEN
-        RETURN NULL;
+    IF NEW.kind = 'event' AND NEW.enabled AND NEW.removed_at IS NULL AND jsonb_typeof(NEW.config -> 'types') = 'array' THEN
+        SELECT array_agg(DISTINCT cd_pattern_key(p)) INTO types FROM jsonb_array_elements_text(NEW.config -> 'types') p WHERE octet_length(p) BETWEEN 1 AND 256;
     END IF;
-    SELECT array_agg(DISTINCT cd_pattern_key(p)) INTO types FROM jsonb_array_elements_text(NEW.config -> 'types') p WHERE octet_length(p) BETWEEN 1 AND 256;
-    IF types IS NULL THEN
-        RETURN NULL;
+    IF types IS NOT NULL THEN
+        -- The condition that the fewest others have: of a branch and the name of an application, that is the name.
+        FOR one IN
+            SELECT c.keys, (SELECT count(*) FROM unnest(types) t, unnest(c.keys) d, LATERAL (
+                SELECT FROM cd_trigger_keys k WHERE k.organization_id = NEW.organization_id AND k.type_key = t AND k.detail_key = d LIMIT 100
+            ) n) AS others
+            FROM (
+                SELECT ARRAY['d' || d.key || '=' || d.value] AS keys, d.key AS name
+                FROM jsonb_each_text(CASE jsonb_typeof(NEW.config -> 'data') WHEN 'object' THEN NEW.config -> 'data' ELSE '{}' END) d
+                WHERE strpos(d.value, '*') = 0 AND octet_length(d.value) <= 256 AND octet_length(d.key) <= 650
+                UNION ALL
+                SELECT array_agg(DISTINCT 's' || cd_pattern_key(s)), ''
+                FROM jsonb_array_elements_text(CASE jsonb_typeof(NEW.config -> 'sources') WHEN 'array' THEN NEW.config -> 'sources' ELSE '[]' END) s
+                HAVING count(*) BETWEEN 1 AND 200 / cardinality(types) AND max(octet_length(s)) <= 256
+            ) c ORDER BY others, c.name
+        LOOP
+            EXIT WHEN one.others >= fewest;
+            fewest := one.others;
+            details := one.keys;
+        END LOOP;
+        INSERT INTO cd_trigger_keys (organization_id, trigger_id, type_key, detail_key)
+        SELECT NEW.organization_id, NEW.id, t, d FROM unnest(types) t, unnest(details) d;
     END IF;
-    -- The condition that the fewest others have: of a branch and the name of an application, that is the name.
-    FOR one IN
-        SELECT c.keys, (SELECT count(*) FROM (
-            SELECT FROM cd_trigger_keys k WHERE k.organization_id = NEW.organization_id AND k.type_key = ANY (types) AND k.detail_key = ANY (c.keys) LIMIT 1000
-        ) n) AS others
-        FROM (
-            SELECT ARRAY['d' || d.key || '=' || d.value] AS keys, d.key AS name
-            FROM jsonb_each_text(CASE jsonb_typeof(NEW.config -> 'data') WHEN 'object' THEN NEW.config -> 'data' ELSE '{}' END) d
-            WHERE strpos(d.value, '*') = 0 AND octet_length(d.value) <= 256 AND octet_length(d.key) <= 650
-            UNION ALL
-            SELECT array_agg(DISTINCT 's' || cd_pattern_key(s)), ''
-            FROM jsonb_array_elements_text(CASE jsonb_typeof(NEW.config -> 'sources') WHEN 'array' THEN NEW.config -> 'sources' ELSE '[]' END) s
-            HAVING count(*) BETWEEN 1 AND 200 / cardinality(types) AND max(octet_length(s)) <= 256
-        ) c ORDER BY others, c.name
-    LOOP
-        EXIT WHEN one.others >= fewest;
-        fewest := one.others;
-        details := one.keys;
-    END LOOP;
-    INSERT INTO cd_trigger_keys (organization_id, trigger_id, type_key, detail_key)
-    SELECT NEW.organization_id, NEW.id, t, d FROM unnest(types) t, unnest(details) d;
+    PERFORM set_config('lockstep.organization', coalesce(entered, ''), true);
     RETURN NULL;
 END $function$;
 COMMENT ON FUNCTION cd_key_trigger IS
@@ -4941,7 +4944,7 @@ CREATE OR REPLACE FUNCTION cd_pattern_key(pattern text)
 AS $function$
     SELECT CASE WHEN strpos(pattern, '*') = 0 THEN '=' || pattern
         WHEN strpos(pattern, '*') = 1 THEN '^'
-        ELSE '^' || left(pattern, (2 ^ floor(log(2, strpos(pattern, '*') - 1)))::integer) END
+        ELSE '^' || left(pattern, 1 << (length(ltrim((strpos(pattern, '*') - 1)::bit(16)::text, '0')) - 1)) END
 $function$;
 COMMENT ON FUNCTION cd_pattern_key IS
     'A pattern by what each text that it matches begins with, cut to a length that is a power of two: a text has few such beginnings.';
