@@ -150,12 +150,12 @@ func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Previe
 		return err
 	}
 	place := places[p.DriftOf]
-	// A rollout of the application that begins now waits for the lock, and what it changes is found by a later look.
-	if _, err := tx.LockApplication(ctx, place.ApplicationID); err != nil {
+	look, exists, err := tx.DriftLook(ctx, p.DriftOf) // before the application, as where it is asked
+	if err != nil {
 		return err
 	}
-	look, exists, err := tx.DriftLook(ctx, p.DriftOf)
-	if err != nil {
+	// A rollout of the application that begins now waits for the lock, and what it changes is found by a later look.
+	if _, err := tx.LockApplication(ctx, place.ApplicationID); err != nil {
 		return err
 	}
 	newest, err := tx.RolloutsByApplication(ctx, c.Organization, []int64{place.ApplicationID}, core.Page{First: 1})
