@@ -33,7 +33,7 @@ func TestHoldersWaitForTheirOwnShareOnly(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Acquire(ctx, "a", 2); !errors.Is(err, context.Canceled) {
-			t.Errorf("whoever gives up: found %v", err)
+			t.Errorf("the one that gives up: found %v", err)
 		}
 		take(t.Context(), "b")()
 		if len(order) != 0 {

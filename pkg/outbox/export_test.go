@@ -61,7 +61,7 @@ func (s *Sender) Mine() []int16 { return s.mine() }
 func (s *Sender) Joined(ctx context.Context) (share func() error, leave func(), err error) {
 	own, err := s.join(ctx)
 	if own == nil || err != nil {
-		return nil, nil, errors.Join(err, errors.New("it is none of the senders"))
+		return nil, nil, errors.Join(err, errors.New("not one of the senders"))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var listener sync.WaitGroup

@@ -91,7 +91,7 @@ func TestWhatATakenLaneHasIsSentAgainInTime(t *testing.T) {
 	s := newStage(t)
 	both := s.replicas(2)
 	one, other := both[0], both[1]
-	for range 2 { // what one leaves is there for the other, whoever looks first
+	for range 2 { // what one leaves is for the other, in either order
 		s.must(one.share())
 		s.must(other.share())
 	}

@@ -76,7 +76,7 @@ func TestOwnersReadTheArchive(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := u.ReadArchived(ended, user(), retention.TriedCalls, &out, func(error) {}); err == nil {
-		t.Error("somebody who is gone was answered")
+		t.Error("an owner who is gone was answered")
 	}
 }
 

@@ -433,10 +433,10 @@ func TestWhatIsWrongInTheArchiveIsReported(t *testing.T) {
 		problems []string
 	}{
 		"replaced":             {of, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"lost":                 {retention.Wanted{1, of.Kind, "this", lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
-		"another installation": {retention.Wanted{1, of.Kind, "that", of.Recorded[2:3]}, "", []string{"installation this"}},
-		"without a record":     {retention.Wanted{1, of.Kind, "", nil}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
-		"another organization": {retention.Wanted{2, of.Kind, "", nil}, "", []string{"of organization 1"}},
+		"lost":                 {retention.Wanted{Organization: 1, Kind: of.Kind, Installation: "this", Recorded: lost}, "{\"id\": 1}\n{\"id\": 3}\n", []string{names[1], "2 rows were deleted with it"}},
+		"another installation": {retention.Wanted{Organization: 1, Kind: of.Kind, Installation: "that", Recorded: of.Recorded[2:3]}, "", []string{"installation this"}},
+		"without a record":     {retention.Wanted{Organization: 1, Kind: of.Kind}, "{\"id\": 1}\n{\"id\": 3}\n{\"id\": 4}\n", []string{names[1]}},
+		"another organization": {retention.Wanted{Organization: 2, Kind: of.Kind}, "", []string{"of organization 1"}},
 	} {
 		rows, problems, err := read(tt.of)
 		if !fault.Is(err, fault.Terminal) || rows != tt.rows || len(problems) != len(tt.problems) {

@@ -41,7 +41,7 @@ type Reconciliation struct {
 	Since, ObservedAt time.Time
 }
 
-// DriftLook is when it is looked for drift in an application environment (R4-11).
+// DriftLook is when an application environment is examined for drift (R4-11).
 type DriftLook struct {
 	ApplicationEnvironmentID int64
 	// DueAt is when it is looked next; nil for not before another rollout has arrived there.

@@ -383,7 +383,7 @@ type Tx interface {
 	SaveDriftLook(ctx context.Context, l core.DriftLook) error
 	// DeployedCommit is what the rollout has recorded whose version set is live, and the digest of a chart behind an @; false for nothing.
 	DeployedCommit(ctx context.Context, application, environment int64) (string, bool, error)
-	// ForgetDriftPreviews deletes previews by which was looked for drift, of before an instant.
+	// ForgetDriftPreviews deletes previews by which was searched for drift, of before an instant.
 	ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error
 	// QueueRollout replaces the one that waits for the same application.
 	QueueRollout(ctx context.Context, q core.QueuedRollout) error

@@ -88,7 +88,7 @@ func (e *Engine) enter(ctx context.Context, f activity.Function, call activity.C
 		places = e.deliveries
 	} else if sharing, can := f.(activity.Sharing); can {
 		if name, most := sharing.Share(); most > 0 {
-			// Whoever waits for the own others takes no place.
+			// A call that waits for others of its organization takes no place.
 			if own, err = e.shares.Acquire(ctx, holder{call.Organization, name}, most); err != nil {
 				return nil, err
 			}

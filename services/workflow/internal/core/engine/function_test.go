@@ -107,7 +107,7 @@ func TestOrganizationsTakeTurnsForFunctions(t *testing.T) {
 
 // Calls that wait for others of their own organization, or for the next attempt, take no place that another Function needs: however many
 // servers never answer, the organization's other Functions are called, and so are those of others.
-func TestWhoeverWaitsTakesNoPlace(t *testing.T) {
+func TestACallThatWaitsTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs, gone, f := &shared{slow{may: make(chan struct{})}}, &away{}, &slow{may: make(chan struct{})}

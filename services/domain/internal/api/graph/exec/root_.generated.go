@@ -6998,7 +6998,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ManifestComparison.Commit(childComplexity), true
-
 	case "ManifestComparison.reason":
 		if e.ComplexityRoot.ManifestComparison.Reason == nil {
 			break
