@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,8 +31,10 @@ const (
 
 // triggersSQL gives each application from a number on a trigger, which reacts to builds of a branch and of the application alone.
 const triggersSQL = `
-INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
-SELECT 1, id, 'builds', 'event', jsonb_build_object('types', jsonb_build_array('build.passed'), 'data', jsonb_build_object('branch', 'main', 'name', name)),
+INSERT INTO cd_triggers
+	(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+SELECT 1, id, 'builds', 'event', 
+	jsonb_build_object('types', jsonb_build_array('build.passed'), 'data', jsonb_build_object('branch', 'main', 'name', name)),
 	true, 'user', 1, 'bench', now()
 FROM cd_applications WHERE id BETWEEN $1 AND $2`
 
@@ -165,7 +168,7 @@ func send(ctx context.Context, api probe.API, name string, n, pace, applications
 func sendOne(ctx context.Context, api probe.API, name string, i, application int) error {
 	raw, err := api.Ask(ctx, `mutation($input: SendEventInput!) { done: sendEvent(input: $input) { triggers errors { message } } }`, map[string]any{
 		"input": map[string]any{
-			"id": fmt.Sprint(i), "source": "/ci/" + name, "type": "build.passed",
+			"id": strconv.Itoa(i), "source": "/ci/" + name, "type": "build.passed",
 			"data": map[string]any{"branch": "main", "name": fmt.Sprintf("application-%05d", application), "commit": fmt.Sprintf("%040x", i)},
 		},
 	})

@@ -1,6 +1,7 @@
 // Command outbox measures how fast, and for how much of the processors, the outbox of a service empties itself into a
 // stream: as it does, in atomic batches, and beside that in the same run one event after the other, each waiting for its
-// confirmation, as it does where NATS knows no batches; and in batches with events in all lanes instead of one. `make bench-outbox` runs it.
+// confirmation, as it does where NATS knows no batches; and in batches with events in all lanes instead of one. `make bench-outbox` runs
+// it.
 //
 // It is not a test: figures depend on the machine, and what to read is the ratio.
 package main
@@ -132,7 +133,8 @@ type spent struct{ wall, sender, nats, database time.Duration }
 
 func (m *measurement) compare(ctx context.Context, conn *bus.Conn) error {
 	ways := []*way{
-		{name: "one by one", bus: oneByOne{conn}, runs: 1}, {name: "in batches", bus: conn, runs: 1},
+		{name: "one by one", bus: oneByOne{conn}, runs: 1},
+		{name: "in batches", bus: conn, runs: 1},
 		{name: "in batches, all lanes", bus: conn, runs: 16 * outbox.Lanes},
 	}
 	for range m.turns {

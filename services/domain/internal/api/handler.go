@@ -52,9 +52,9 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ArchivedPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath, ChatPath, /session
-// where a browser signs in and out (below it, by an identity provider), /feeds and /badges for readers who are not signed in, /docs with
-// the documentation, and the console everywhere else.
+// NewHandler is the HTTP surface: /graphql, ExportPath, ArchivedPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath,
+// ChatPath, /session where a browser signs in and out (below it, by an identity provider), /feeds and /badges for readers who are not
+// signed in, /docs with the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()

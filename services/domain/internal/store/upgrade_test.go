@@ -84,7 +84,8 @@ func TestAnUpgradeWritesTheKeysOfTriggers(t *testing.T) {
 	const rows = `
 		INSERT INTO cd_organizations (id, name) OVERRIDING SYSTEM VALUE VALUES (77, 'second');
 		INSERT INTO cd_applications (organization_id, name, description) SELECT id, 'two', '' FROM cd_organizations WHERE name = 'second';
-		INSERT INTO cd_triggers (organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+		INSERT INTO cd_triggers
+			(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
 		SELECT a.organization_id, a.id, v.name, v.kind, v.config::jsonb, v.enabled, 'user', 1, 'ann', now() FROM cd_applications a, (VALUES
 			('on', 'event', '{"types":["build.*","build.*"],"data":{"name":"shop"}}', true), ('off', 'event', '{"types":["x"]}', false),
 			('odd', 'event', '{"types":"x"}', true), ('sets-too', 'version', '{}', true)) v (name, kind, config, enabled)

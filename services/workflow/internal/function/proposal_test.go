@@ -46,8 +46,8 @@ func TestTheBranchOfAProposal(t *testing.T) {
 	}
 }
 
-// R4-28: an attempt of a trigger's edit whose answer was lost has opened a pull request, which the next attempt finds by its branch. Another
-// event, and a run that only looks like an attempt, have branches of their own.
+// R4-28: an attempt of a trigger's edit whose answer was lost has opened a pull request, which the next attempt finds by its branch.
+// Another event, and a run that only looks like an attempt, have branches of their own.
 func TestTheAttemptsOfAnEditAreOneProposal(t *testing.T) {
 	t.Parallel()
 	branch := func(workflow string) string {

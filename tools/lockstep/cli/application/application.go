@@ -40,7 +40,8 @@ func (c commands) application() *cobra.Command {
 			return c.Print(one, func(w io.Writer) { applicationDetail(w, one) })
 		})
 	return command.Noun("application", "app", "Applications: services that ship together", list, get, c.applicationCreate(),
-		c.rollbackPolicy(), c.rolloutPolicy(), c.applicationMetrics(), c.applicationSet(), c.applicationRename(), c.applicationArchive(), c.applicationRestore())
+		c.rollbackPolicy(), c.rolloutPolicy(), c.applicationMetrics(), c.applicationSet(), c.applicationRename(),
+		c.applicationArchive(), c.applicationRestore())
 }
 
 func applicationTable(w io.Writer, all []client.Application) {

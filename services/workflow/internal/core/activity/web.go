@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// WebShare is the share (Sharing) of the Functions that send requests to other servers, and RequestsAtOnce how many of them one organization
-// has in progress at a time, in a process.
+// WebShare is the share (Sharing) of the Functions that send requests to other servers, and RequestsAtOnce how many of them one
+// organization has in progress at a time, in a process.
 const (
 	WebShare       = "web"
 	RequestsAtOnce = 16
