@@ -22,6 +22,33 @@ func embedded(t *testing.T, ref string) *driver.Bundle {
 	return b
 }
 
+// D53: Flux beside others, also beside git@1, whose modules it loads from the host (D34): both pin them.
+func TestFluxIsCombined(t *testing.T) {
+	t.Parallel()
+	for _, refs := range [][]string{{"flux@1", "git@1", "kubernetes@1"}, {"argo-rollouts@1", "flux@1", "kubernetes@1"}, {"argo-workflows@1", "flux@1"}} {
+		var all []*driver.Bundle
+		for _, ref := range refs {
+			all = append(all, embedded(t, ref))
+		}
+		combined, err := driver.Combine(all...)
+		if err != nil {
+			t.Errorf("%v: %v", refs, err)
+			continue
+		}
+		for _, workflow := range []driver.Workflow{driver.Deploy, driver.Preview} {
+			p, err := combined.Program(workflow)
+			if err != nil || !strings.Contains(string(p.Source), `"flux@1": part_`) {
+				t.Errorf("%v: %s: %v\n%s", refs, workflow, err, p.Source)
+			}
+			for name, text := range p.Modules {
+				if strings.HasPrefix(name, "flux_1__") && strings.Contains(string(text), `load("lockstep:`) {
+					t.Errorf("%v: module %s loads a text that its driver has not pinned", refs, name)
+				}
+			}
+		}
+	}
+}
+
 // D53: one run carries a rollout through environments of several drivers. Every text of theirs is pinned, each driver keeps its own
 // modules, also where two have one of the same name, and the order in which they are given is of no consequence.
 func TestDriversAreCombined(t *testing.T) {

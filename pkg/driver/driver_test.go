@@ -252,7 +252,7 @@ func TestSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"argo-rollouts@1", "argo-workflows@1", "git@1", "kubernetes@1", "lambda@1"}, all.Refs()); diff != "" {
+	if diff := cmp.Diff([]string{"argo-rollouts@1", "argo-workflows@1", "flux@1", "git@1", "kubernetes@1", "lambda@1"}, all.Refs()); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,12 +14,14 @@ import (
 )
 
 // Host modules are modules that every driver may load without having them: load("lockstep:walk@1", "walk"). They are those of the walk of
-// the built-in driver (D34). A bundle contains the ones that its programs load, so its digest pins their text, and a stored bundle keeps
-// the text that it was built with. The module check is for the programs of check kinds.
+// the built-in driver, and those of git@1, whose names begin with git_ (D34). A bundle contains the ones that its programs load, so its
+// digest pins their text, and a stored bundle keeps the text that it was built with. The module check is for the programs of check kinds.
 const (
 	hostPrefix = "lockstep:"
 	hostFolder = "lockstep/"
 	hostSource = "bundles/argo-rollouts/v1/"
+	gitSource  = "bundles/git/v1/"
+	gitPrefix  = "git_"
 )
 
 // hostLoad is the load of a host module.
@@ -29,24 +32,34 @@ var hostLoad = regexp.MustCompile(`(?m)^load\("` + hostPrefix + `([^"]*)"`)
 //nolint:gochecknoglobals // written once, by sync.OnceValues
 var hostModules = sync.OnceValues(func() (map[string][]byte, error) {
 	all := map[string][]byte{}
-	names := []string{"idiom", "ask", "fleet", "job", "joint", "move", "stay", "walk"}
-	for _, name := range names {
-		text, err := fs.ReadFile(bundles, hostSource+name+".star")
-		if err != nil {
-			return nil, fmt.Errorf("read host module %s: %w", name, err)
-		}
-		source := string(text)
-		for _, other := range names {
-			source = strings.ReplaceAll(source, `load("`+other+`.star"`, `load("`+hostPrefix+other+`@1"`)
-		}
-		all[name+"@1"] = []byte(source)
+	err := errors.Join(
+		addHost(all, hostSource, "", "idiom", "ask", "fleet", "job", "joint", "move", "stay", "walk"),
+		addHost(all, gitSource, gitPrefix, "files", "repository", "compare", "examine"),
+	)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if all["check@1"], err = fs.ReadFile(checkKinds, "checks/host/check.star"); err != nil {
 		return nil, fmt.Errorf("read host module check: %w", err)
 	}
 	return all, nil
 })
+
+// addHost adds modules of a built-in driver under their names behind a prefix. What they load of each other they load from the host.
+func addHost(all map[string][]byte, folder, prefix string, names ...string) error {
+	for _, name := range names {
+		text, err := fs.ReadFile(bundles, folder+name+".star")
+		if err != nil {
+			return fmt.Errorf("read host module %s: %w", name, err)
+		}
+		source := string(text)
+		for _, other := range names {
+			source = strings.ReplaceAll(source, `load("`+other+`.star"`, `load("`+hostPrefix+prefix+other+`@1"`)
+		}
+		all[prefix+name+"@1"] = []byte(source)
+	}
+	return nil
+}
 
 // HostModules returns the names of all host modules, as programs load them.
 func HostModules() []string {

@@ -21,7 +21,8 @@ func hosted(load string) map[string][]byte {
 
 func TestADriverLoadsTheWalkFromTheHost(t *testing.T) {
 	t.Parallel()
-	bundles, err := driver.FromFiles(hosted("load(\"lockstep:walk@1\", \"walk\")\nload(\"lockstep:check@1\", \"report\")"))
+	bundles, err := driver.FromFiles(hosted("load(\"lockstep:walk@1\", \"walk\")\nload(\"lockstep:check@1\", \"report\")\n" +
+		"load(\"lockstep:git_repository@1\", \"repository\")\nload(\"lockstep:git_compare@1\", \"compare\")\nload(\"lockstep:git_examine@1\", \"examine\")"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,37 @@ func TestPlacesOfTheBuiltInDriver(t *testing.T) {
 	}
 }
 
+// Flux is asked at its two objects and nowhere else, and their namespaces have defaults (D46).
+func TestPlacesOfFlux(t *testing.T) {
+	t.Parallel()
+	all, err := Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := all.Get("flux@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := `{"repository_url": "https://git/x.git", "branch": "main", "name": "shop", "services": [{"service": "api", "file": "a.yaml"}]`
+	for more, want := range map[string][]Place{
+		"}": {{AgentID: 42, Namespace: "flux-system", Name: "shop"}, {AgentID: 42, Namespace: "flux-system", Name: "flux-system"}},
+		`, "namespace": "team", "source_namespace": "team", "source_name": "deploy"}`: {
+			{AgentID: 42, Namespace: "team", Name: "shop"}, {AgentID: 42, Namespace: "team", Name: "deploy"},
+		},
+	} {
+		want = append([]Place{{Repository: "https://git/x.git", Branch: "main", Path: "a.yaml"}}, want...)
+		got, err := b.Places(json.RawMessage(`{"cluster_agent_id": 42}`), json.RawMessage(config+more), nil)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", more, err, diff)
+		}
+	}
+	// What the environment allows holds for the defaults, too.
+	limited := json.RawMessage(`{"cluster_agent_id": 42, "namespaces": ["team-*"]}`)
+	if err := b.CheckAllowed(limited, json.RawMessage(config+"}")); err == nil {
+		t.Error("flux-system is allowed, expected team-* alone")
+	}
+}
+
 // The Argo Server is changed only below the path of the namespace (D46, R2-33).
 func TestPlacesOfArgoWorkflows(t *testing.T) {
 	t.Parallel()

@@ -163,6 +163,34 @@ func TestFilesAreCommitted(t *testing.T) {
 	}
 }
 
+// A kustomization has the names of images instead of fields.
+func TestImagesOfAKustomization(t *testing.T) {
+	t.Parallel()
+	w := gitShop(t)
+	w.files["staging/kustomization.yaml"] = "resources: [all.yaml]\nimages:\n  - name: api\n    newTag: \"1\"\n  - name: worker\n    newTag: \"1\"\n"
+	edit := func(worker object) func(c, _ object) {
+		return func(c, _ object) {
+			c["services"] = []any{object{"service": "api", "file": "staging/kustomization.yaml", "image_name": "api"}, worker}
+		}
+	}
+	worker := object{"service": "worker", "file": "staging/kustomization.yaml", "image_name": "worker"}
+	if failure := w.run(driver.Deploy, gitInputs(edit(worker))); failure != "" {
+		t.Fatal(failure)
+	}
+	for _, service := range []string{"api", "worker"} {
+		name, digest, _ := strings.Cut(image(service, 2), "@")
+		text := w.files["staging/kustomization.yaml"]
+		if !strings.Contains(text, name) || !strings.Contains(text, digest) || !strings.Contains(text, "resources: [all.yaml]") {
+			t.Errorf("%s: %s", service, text)
+		}
+	}
+	delete(worker, "image_name")
+	failure := w.run(driver.Deploy, gitInputs(edit(worker)))
+	if !strings.Contains(failure, "staging/kustomization.yaml: some services have image_name, and others field") {
+		t.Errorf("failure %q", failure)
+	}
+}
+
 func TestAStatusThatFails(t *testing.T) {
 	t.Parallel()
 	w := gitShop(t)

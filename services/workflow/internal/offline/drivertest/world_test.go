@@ -53,6 +53,8 @@ type world struct {
 	argo *argoWorkflows
 	// plain is a cluster to which objects are applied; nil for none.
 	plain *plainCluster
+	// flux is Flux, which deploys the branch; nil for none.
+	flux *fakeFlux
 	// forge has pull requests; nil for none.
 	forge *fakeForge
 	// tasks are the jobs of pipelines; nil for none.
@@ -120,6 +122,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.plain != nil {
 		if value, err, known := w.plain.call(w, name, args); known {
+			return value, err
+		}
+	}
+	if w.flux != nil {
+		if value, err, known := w.flux.call(w, name, args); known {
 			return value, err
 		}
 	}

@@ -17,6 +17,8 @@ export const schemas: Record<string, Schema> = {
   'kubernetes application environment': shipped('driver/bundles/kubernetes/v1/application_environment.json'),
   'argo-workflows environment': shipped('driver/bundles/argo-workflows/v1/environment.json'),
   'argo-workflows application environment': shipped('driver/bundles/argo-workflows/v1/application_environment.json'),
+  'flux environment': shipped('driver/bundles/flux/v1/environment.json'),
+  'flux application environment': shipped('driver/bundles/flux/v1/application_environment.json'),
   'git driver environment': shipped('driver/bundles/git/v1/environment.json'),
   'git driver application environment': shipped('driver/bundles/git/v1/application_environment.json'),
   'oci-image': shipped('source/kinds/oci-image@1.json'),
