@@ -27,7 +27,7 @@ type fakeFlux struct {
 	stalled bool
 	// refuses is what k8s.patch answers with.
 	refuses *history.FunctionError
-	// people are what somebody does at a look at the deploying object, by its number from 1.
+	// people are what a person does at a look at the deploying object, by its number from 1.
 	people map[int]func(w *world)
 	gone   map[string]bool
 
@@ -215,7 +215,7 @@ func TestFluxDeploysACommit(t *testing.T) {
 	}
 }
 
-// Flux that may not be asked is waited for, and it is said why that takes long.
+// Flux that may not be asked is waited for, and the reason why that takes long is reported.
 func TestFluxIsNotAsked(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(w *world, config object){
@@ -230,7 +230,7 @@ func TestFluxIsNotAsked(t *testing.T) {
 		if took := w.now.Sub(began); failure != "" || took < 5*time.Minute || took > 7*time.Minute {
 			t.Errorf("%s: failure %q after %s", name, failure, took)
 		}
-		if said := strings.Contains(strings.Join(w.log, "\n"), "Flux was not asked: hand it over"); said != (name == "refused") {
+		if reported := strings.Contains(strings.Join(w.log, "\n"), "Flux was not asked: hand it over"); reported != (name == "refused") {
 			t.Errorf("%s: log %q", name, w.log)
 		}
 	}
@@ -340,8 +340,8 @@ func TestAFailureFromBefore(t *testing.T) {
 	}
 }
 
-// Somebody else commits after the rollout, and Flux never is at the rollout's commit: what counts is whether its files are the same there.
-func TestALaterCommitOfSomebodyElse(t *testing.T) {
+// Another author commits after the rollout, and Flux never is at the rollout's commit: what counts is whether its files are the same there.
+func TestALaterCommitByAnotherAuthor(t *testing.T) {
 	t.Parallel()
 	hers := func(path, content string) func(w *world) {
 		return func(w *world) {
@@ -349,17 +349,17 @@ func TestALaterCommitOfSomebodyElse(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		act       func(w *world)
-		exactly   bool
-		want, say string
+		act            func(w *world)
+		exactly        bool
+		want, reported string
 	}{
-		"another file": {hers("docs.md", "x"), false, "", "a later commit of somebody else with the same files as"},
+		"another file": {hers("docs.md", "x"), false, "", "a later commit by another author with the same files as"},
 		"another file, with only_own_commit": {
-			hers("docs.md", "x"), true, "a later commit of somebody else; Kustomization flux-system/shop is not deployed at", "",
+			hers("docs.md", "x"), true, "a later commit by another author; Kustomization flux-system/shop is not deployed at", "",
 		},
 		"the same file": {
 			hers("staging/api.yaml", "image: "+image("api", 1)+"\n"), false,
-			"a later commit of somebody else, in which staging/api.yaml is not as this rollout has committed it", "",
+			"a later commit by another author, in which staging/api.yaml is not as this rollout has committed it", "",
 		},
 	} {
 		w := fluxShop(t)
@@ -369,7 +369,7 @@ func TestALaterCommitOfSomebodyElse(t *testing.T) {
 		if tt.want == "" && failure != "" || !strings.Contains(failure, tt.want) {
 			t.Errorf("%s: failure %q, want %q", name, failure, tt.want)
 		}
-		if tt.say != "" && (!strings.Contains(strings.Join(w.log, "\n"), tt.say) || !strings.Contains(w.submitted[len(w.submitted)-1].Status, tt.say)) {
+		if tt.reported != "" && (!strings.Contains(strings.Join(w.log, "\n"), tt.reported) || !strings.Contains(w.submitted[len(w.submitted)-1].Status, tt.reported)) {
 			t.Errorf("%s: log %q, shown %+v", name, w.log, w.submitted)
 		}
 	}

@@ -120,7 +120,7 @@ const catalogue: Record<string, Words> = {
   'flux/source_namespace': { label: 'Namespace of the GitRepository' },
   'flux/source_name': { label: 'Name of the GitRepository' },
   'flux/request': { label: 'Ask Flux to reconcile at once', help: 'Otherwise a rollout waits for the intervals of Flux.' },
-  'flux/only_own_commit': { label: 'Fail if Flux deploys a later commit of somebody else' },
+  'flux/only_own_commit': { label: 'Fail if Flux deploys a later commit by another author' },
   'flux/applied_is_healthy': { label: 'Accept a Kustomization that does not wait for health' },
   'flux/proposal': { label: 'How the branch is changed', options: { none: 'By a commit', pull_request: 'By a pull request, merged once the rollout may enter' } },
   'flux/merge_method': { label: 'How a pull request is merged', options: { merge: 'As the project is configured', squash: 'As one commit', fast_forward: 'By moving the branch' } },
