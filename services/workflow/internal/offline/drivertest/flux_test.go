@@ -156,7 +156,8 @@ func fluxShop(t *testing.T) *world {
 	from := object{"kind": "GitRepository", "name": "flux-system"}
 	w.flux = &fakeFlux{
 		kind: "Kustomization", spec: object{"wait": true, "sourceRef": from}, source: object{"ref": object{"branch": "main"}},
-		interval: 10 * time.Minute, fetchAt: w.now.Add(5 * time.Minute), takes: fluxWait, asked: map[string]string{}, fails: map[string][2]string{},
+		interval: 10 * time.Minute, fetchAt: w.now.Add(5 * time.Minute), takes: fluxWait,
+		asked: map[string]string{}, fails: map[string][2]string{},
 		at: w.head, attempted: w.head, applied: w.head, status: "True", snapshots: map[string]map[string]string{}, gone: map[string]bool{},
 	}
 	return w
@@ -266,7 +267,7 @@ func TestFluxThatWouldNotDeploy(t *testing.T) {
 	} {
 		for _, proposal := range []string{"none", "pull_request"} {
 			w := fluxShop(t)
-			in := fluxInputs(func(c, e object) { c["proposal"] = proposal; edit(w.flux, c) })
+			in := fluxInputs(func(c, _ object) { c["proposal"] = proposal; edit(w.flux, c) })
 			if failure := w.run(driver.Deploy, in); !strings.Contains(failure, want) || len(w.commits) > 0 || w.forge.proposed > 0 {
 				t.Errorf("%s: failure %q, want %q and no commit", proposal, failure, want)
 			}
