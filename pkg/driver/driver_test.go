@@ -287,6 +287,27 @@ func TestTheArgoDriverSupportsWhatAPipelineMayHave(t *testing.T) {
 	}
 }
 
+// An entry names a field or an image of a kustomization, and not both: one of them would be without effect.
+func TestAFieldOrAnImageOfAKustomization(t *testing.T) {
+	t.Parallel()
+	all, err := driver.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ref, more := range map[string]string{"git@1": "", "flux@1": `, "name": "shop"`} {
+		b, err := all.Get(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for entry, fine := range map[string]bool{`"field": "a"`: true, `"image_name": "a"`: true, `"field": "a", "image_name": "a"`: false} {
+			config := `{"repository_url": "https://git/x.git", "branch": "main", "services": [{"service": "api", "file": "a.yaml", ` + entry + `}]` + more + `}`
+			if err := b.ValidateApplicationEnvironment(json.RawMessage(config)); (err == nil) != fine {
+				t.Errorf("%s, %s: %v", ref, entry, err)
+			}
+		}
+	}
+}
+
 func TestTheArgoDriversSchemas(t *testing.T) {
 	t.Parallel()
 	valid := `"namespace":"argocd","application":"shop","rollout_strategy":"canary","repository_url":"http://git/shop.git","path":"staging","destination_namespace":"shop","services":[{"service":"api","file":"staging/api.yaml","container":"api"}]`

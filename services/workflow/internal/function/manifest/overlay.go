@@ -61,7 +61,7 @@ func entry(list []any, name string) (at int, names []string) {
 }
 
 // kustomized is what an entry has to say for Kustomize to render the reference. An existing tag may stay
-// next to a digest: the digest decides.
+// next to a digest: the digest decides. So an existing digest may not stay next to a tag; an empty one counts as none.
 func kustomized(image Image, item map[string]any) []pair {
 	repository, tag, digest := parts(image.Reference)
 	var want []pair
@@ -70,6 +70,12 @@ func kustomized(image Image, item map[string]any) []pair {
 	}
 	if digest != "" {
 		return append(want, pair{"digest", node{scalar: digest}})
+	}
+	if tag == "" {
+		tag = "latest" // with an empty one, that of the manifest would stay
+	}
+	if found, _ := item["digest"].(string); found != "" {
+		want = append(want, pair{"digest", node{scalar: ""}})
 	}
 	return append(want, pair{"newTag", node{scalar: tag}})
 }
@@ -197,6 +203,9 @@ func (v Value) want(at string, found any) (node, error) {
 	case !hasTag:
 		return node{}, problem(at+".path", "%s has neither tag nor digest, expected one to set", v.Path)
 	case digest == "":
+		if m["digest"] != nil && m["digest"] != "" { // it would decide
+			want = append(want, pair{"digest", node{scalar: ""}})
+		}
 		return node{pairs: append(want, pair{"tag", node{scalar: tag}})}, nil
 	}
 	if tag == "" {

@@ -55,6 +55,25 @@ func TestKustomizeImagesByTag(t *testing.T) {
 	}
 }
 
+// A reference without a digest replaces the digest of an entry, which would decide otherwise.
+func TestKustomizeImagesByTagOverADigest(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reference, before, after string }{
+		{"r/api:1.2.0", "- name: api\n  newName: r/api\n  digest: " + other + "\n", "- name: api\n  newTag: 1.2.0\n  newName: r/api\n  digest: \"\"\n"},
+		{"r/api:1.2.0", "- name: api\n  newName: r/api\n  newTag: v1\n  digest: '" + other + "'\n", "- name: api\n  newName: r/api\n  newTag: 1.2.0\n  digest: ''\n"},
+		{"r/api", "- {name: api, newName: r/api, newTag: v1, digest: " + other + "}\n", "- {name: api, newName: r/api, newTag: latest, digest: \"\"}\n"},
+	} {
+		images := []Image{{"api", tc.reference}}
+		got, err := KustomizeImages([]byte("images:\n"+tc.before), images)
+		if diff := cmp.Diff("images:\n"+tc.after, string(got.Content)); err != nil || diff != "" {
+			t.Errorf("%s: %v, content (-want +got):\n%s", tc.reference, err, diff)
+		}
+		if again, err := KustomizeImages(got.Content, images); err != nil || again.Changed {
+			t.Errorf("%s, a second time: changed %t, %v", tc.reference, again.Changed, err)
+		}
+	}
+}
+
 func TestHelmValues(t *testing.T) {
 	t.Parallel()
 	const reference = "r/shop/api@" + digest
@@ -74,6 +93,10 @@ func TestHelmValues(t *testing.T) {
 		{
 			"repository and tag", "image: {repository: r/shop/api, tag: v1}\n", "image: {repository: r/shop/api, tag: v2@" + digest + "}\n",
 			[]Value{{Path: "image", Reference: reference, Tag: "v2"}},
+		},
+		{
+			"a tag over a digest", "image: {tag: v1, digest: '" + other + "'}\n", "image: {tag: v2, digest: ''}\n",
+			[]Value{{Path: "image", Reference: "r/shop/api:v2"}},
 		},
 		{
 			"an invalid tag", "image: {tag: v1}\n", "image: {tag: pinned@" + digest + "}\n",

@@ -25,6 +25,8 @@ type fakeFlux struct {
 	fails   map[string][2]string
 	always  [2]string
 	stalled bool
+	// refused is a reason for which Flux does not try the object at all.
+	refused string
 	// refuses is what k8s.patch answers with.
 	refuses *history.FunctionError
 	// people are what a person does at a look at the deploying object, by its number from 1.
@@ -38,6 +40,7 @@ type fakeFlux struct {
 	status             string
 	asked              map[string]string
 	handled            string
+	since              time.Time
 	looks              int
 	snapshots          map[string]map[string]string
 }
@@ -69,15 +72,22 @@ func (f *fakeFlux) call(w *world, name string, args object) (any, *history.Funct
 		if f.refuses != nil {
 			return nil, f.refuses, true
 		}
-		token := args["patch"].(object)["metadata"].(object)["annotations"].(object)["reconcile.fluxcd.io/requestedAt"].(string)
+		annotations := args["patch"].(object)["metadata"].(object)["annotations"].(object)
+		token := annotations["reconcile.fluxcd.io/requestedAt"].(string)
 		f.asked[args["kind"].(string)] = token
 		if args["kind"] == "GitRepository" {
 			f.fetchAt = w.now.Add(time.Second)
 		} else {
-			f.began, f.status, f.handled = w.now, "Unknown", ""
+			if f.kind == "HelmRelease" && f.stalled && f.status == "False" && annotations["reconcile.fluxcd.io/resetAt"] != token {
+				f.handled = token // it has used up its retries
+			} else {
+				f.begin(w.now)
+			}
 		}
 		w.record("asked: %s %s/%s of %v", args["kind"], args["namespace"], args["name"], args["environment_id"])
 		return object{"patched": true}, nil, true
+	case "git.read_commit":
+		return object{"sha": w.head}, nil, true
 	case "git.read_file":
 		if files, known := f.snapshots[args["ref"].(string)]; known {
 			content, exists := files[args["path"].(string)]
@@ -99,10 +109,14 @@ func (f *fakeFlux) move(w *world) {
 		return
 	}
 	if f.attempted != f.at {
-		f.attempted, f.began, f.status = f.at, w.now, "Unknown"
+		f.attempted = f.at
+		f.begin(w.now)
+	}
+	if again := f.since.Add(f.interval); f.status == "False" && !f.stalled && !w.now.Before(again) {
+		f.begin(again)
 	}
 	if f.status == "Unknown" && !w.now.Before(f.began.Add(f.takes)) {
-		f.status, f.handled = "True", f.asked[f.kind]
+		f.status, f.handled, f.since = "True", f.asked[f.kind], f.began.Add(f.takes)
 		if f.failure()[0] != "" {
 			f.status = "False"
 		} else {
@@ -110,6 +124,9 @@ func (f *fakeFlux) move(w *world) {
 		}
 	}
 }
+
+// begin begins an attempt.
+func (f *fakeFlux) begin(at time.Time) { f.began, f.since, f.status = at, at, "Unknown" }
 
 func (*fakeFlux) suspended(spec object) bool { yes, _ := spec["suspend"].(bool); return yes }
 
@@ -122,6 +139,7 @@ func (f *fakeFlux) failure() [2]string {
 
 func (f *fakeFlux) view() object {
 	ready := object{"type": "Ready", "status": f.status, "reason": "Progressing", "message": "Reconciliation in progress", "observedGeneration": 2}
+	ready["lastTransitionTime"] = f.since.Format(time.RFC3339)
 	switch f.status {
 	case "True":
 		ready["reason"], ready["message"] = "ReconciliationSucceeded", "Applied revision"
@@ -130,7 +148,13 @@ func (f *fakeFlux) view() object {
 	}
 	conditions := []any{ready}
 	if f.stalled && f.status == "False" {
-		conditions = append(conditions, object{"type": "Stalled", "status": "True", "reason": "RetriesExceeded"})
+		conditions = append(conditions, object{"type": "Stalled", "status": "True", "reason": "RetriesExceeded", "observedGeneration": 2})
+	}
+	if f.refused != "" {
+		conditions = []any{
+			object{"type": "Ready", "status": "False", "reason": f.refused, "message": "not allowed", "observedGeneration": 2},
+			object{"type": "Stalled", "status": "True", "reason": f.refused, "message": "not allowed", "observedGeneration": 2},
+		}
 	}
 	status := object{"observedGeneration": 2, "conditions": conditions, "lastHandledReconcileAt": f.handled}
 	if f.kind == "HelmRelease" {
@@ -155,8 +179,8 @@ func fluxShop(t *testing.T) *world {
 	}
 	from := object{"kind": "GitRepository", "name": "flux-system"}
 	w.flux = &fakeFlux{
-		kind: "Kustomization", spec: object{"wait": true, "sourceRef": from}, source: object{"ref": object{"branch": "main"}},
-		interval: 10 * time.Minute, fetchAt: w.now.Add(5 * time.Minute), takes: fluxWait,
+		kind: "Kustomization", spec: object{"wait": true, "sourceRef": from}, source: object{"url": "ssh://git@git:22/shop", "ref": object{"branch": "main"}},
+		interval: 10 * time.Minute, fetchAt: w.now.Add(5 * time.Minute), takes: fluxWait, since: w.now,
 		asked: map[string]string{}, fails: map[string][2]string{},
 		at: w.head, attempted: w.head, applied: w.head, status: "True", snapshots: map[string]map[string]string{}, gone: map[string]bool{},
 	}
@@ -253,12 +277,22 @@ func TestFluxThatWouldNotDeploy(t *testing.T) {
 		},
 		"follows tag v1, expected branch main":        func(f *fakeFlux, _ object) { f.source["ref"] = object{"tag": "v1", "branch": "main"} },
 		"follows branch next, expected branch main":   func(f *fakeFlux, _ object) { f.source["ref"] = object{"branch": "next"} },
-		"follows branch master, expected branch main": func(f *fakeFlux, _ object) { f.source = object{} },
+		"follows branch master, expected branch main": func(f *fakeFlux, _ object) { delete(f.source, "ref") },
 		"is ready as soon as its objects are applied": func(f *fakeFlux, _ object) { delete(f.spec, "wait") },
 		"follows the version of its chart and no commits": func(f *fakeFlux, c object) {
 			f.asHelmRelease()
 			c["kind"] = "HelmRelease"
 			delete(f.spec["chart"].(object)["spec"].(object), "reconcileStrategy")
+		},
+		"is of the repository https://git/other.git, expected http://git/shop.git": func(f *fakeFlux, _ object) { f.source["url"] = "https://git/other.git" },
+		"is of the repository ssh://git@git:22/shop, expected https://mirror/shop": func(_ *fakeFlux, c object) { c["source_url"] = "https://mirror/shop" },
+		"sets the image registry/shop/api itself": func(f *fakeFlux, c object) {
+			c["services"].([]any)[0].(object)["image"] = "registry/shop/api"
+			f.spec["images"] = []any{object{"name": "registry/shop/api", "newTag": "v9"}}
+		},
+		"expected no spec.upgrade.disableWait": func(f *fakeFlux, c object) {
+			f.asHelmRelease()
+			c["kind"], f.spec["upgrade"] = "HelmRelease", object{"disableWait": true}
 		},
 		"has no spec.chart": func(f *fakeFlux, c object) {
 			f.asHelmRelease()
@@ -354,13 +388,13 @@ func TestALaterCommitByAnotherAuthor(t *testing.T) {
 		exactly        bool
 		want, reported string
 	}{
-		"another file": {hers("docs.md", "x"), false, "", "a later commit by another author with the same files as"},
+		"another file": {hers("docs.md", "x"), false, "", "another commit with the same files as"},
 		"another file, with only_own_commit": {
-			hers("docs.md", "x"), true, "a later commit by another author; Kustomization flux-system/shop is not deployed at", "",
+			hers("docs.md", "x"), true, "a commit by another author; Kustomization flux-system/shop is not deployed at", "",
 		},
 		"the same file": {
 			hers("staging/api.yaml", "image: "+image("api", 1)+"\n"), false,
-			"a later commit by another author, in which staging/api.yaml is not as this rollout has committed it", "",
+			"a commit by another author, in which staging/api.yaml is not as this rollout has committed it", "",
 		},
 	} {
 		w := fluxShop(t)
