@@ -301,7 +301,8 @@ func TestAFieldOrAnImageOfAKustomization(t *testing.T) {
 		}
 		for entry, fine := range map[string]bool{`"field": "a"`: true, `"image_name": "a"`: true, `"field": "a", "image_name": "a"`: false} {
 			config := `{"repository_url": "https://git/x.git", "branch": "main", "services": [{"service": "api", "file": "a.yaml", ` + entry + `}]` + more + `}`
-			if err := b.ValidateApplicationEnvironment(json.RawMessage(config)); (err == nil) != fine {
+			err := b.ValidateApplicationEnvironment(json.RawMessage(config))
+			if found := fault.FieldsOf(err); fine != (err == nil) || !fine && (len(found) != 1 || found[0].Name != "/services/0/field") {
 				t.Errorf("%s, %s: %v", ref, entry, err)
 			}
 		}

@@ -24,11 +24,13 @@ func (w *world) atVersion2(services ...string) {
 	}
 }
 
-// R2-01: a file of the version set that was right already is compared, too, whether another author sets it back right after the rollout's commit or
-// right before it.
+// R2-01: a file of the version set that was right already is compared, too, whether another author sets it back right after the rollout's
+// commit or right before it.
 func TestFluxComparesFilesThatWereRight(t *testing.T) {
 	t.Parallel()
-	back := func(w *world) { w.theirs("staging/worker.yaml", "spec:\n  worker:\n    image: "+image("worker", 1)+"\n") }
+	back := func(w *world) {
+		w.theirs("staging/worker.yaml", "spec:\n  worker:\n    image: "+image("worker", 1)+"\n")
+	}
 	after := fluxShop(t)
 	after.atVersion2("worker")
 	after.flux.people = map[int]func(*world){2: back}
@@ -50,7 +52,7 @@ func TestFluxComparesFilesThatWereRight(t *testing.T) {
 	}
 }
 
-// R2-28: the first failure of a commit counts, also if somebody else asks Flux meanwhile.
+// R2-28: the first failure of a commit counts, also if another author asks Flux meanwhile.
 func TestTheFirstFailureOfACommitCounts(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {
@@ -222,7 +224,7 @@ func TestTheRelayIsAwayBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// What Flux refuses for good ends the deployment at once, and is refused before the commit.
+// What Flux does not try at all ends the deployment at once, and is refused before the commit.
 func TestFluxRefusesTheObject(t *testing.T) {
 	t.Parallel()
 	for _, look := range []int{1, 3} {
