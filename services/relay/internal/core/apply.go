@@ -46,7 +46,7 @@ type applied struct {
 	uid, version string
 	// owner is the owner of the call; in a dry run without one, that of the object.
 	owner string
-	// installation is that of the call; empty if it reports none.
+	// installation is that of the call, empty if it reports none; in a dry run without an owner, that of the object.
 	installation string
 	action       string
 	// before is the object before a dry run, and fields are those that the apply would change.
@@ -245,6 +245,8 @@ func (r *Runner) examineOne(ctx context.Context, call Call, want ApplyRequest, o
 		}
 		if call.Owner == "" && want.DryRun {
 			o.owner = cmp.Or(found.text("metadata", "labels", LabelOwner), "preview")
+			// Who applies it next keeps the label. Without it, a dry run by the object's own field manager would remove it.
+			o.installation = found.text("metadata", "labels", LabelInstallation)
 			if fault.Is(err, fault.NotFound) {
 				err = nil
 			}
@@ -284,16 +286,16 @@ func (r *Runner) applyOne(ctx context.Context, call Call, want ApplyRequest, o *
 		if err != nil {
 			return err
 		}
+		if want.DryRun { // it answers the version of the object as it is, whatever it would change
+			o.fields = changedFields(o.before, after)
+		}
 		switch {
 		case o.version == "":
 			o.action = "created"
-		case after.resourceVersion() == o.version:
+		case want.DryRun && len(o.fields) == 0, !want.DryRun && after.resourceVersion() == o.version:
 			o.action = "unchanged"
 		default:
 			o.action = "configured"
-			if want.DryRun {
-				o.fields = changedFields(o.before, after)
-			}
 		}
 		return nil
 	})

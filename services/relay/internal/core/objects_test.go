@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
@@ -157,7 +159,7 @@ func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, d
 		return nil, fault.New(fault.Conflict, "another uid")
 	}
 	if dryRun {
-		return o, nil
+		return merged(before, o, manager), nil
 	}
 	c.writes = append(c.writes, "apply "+key(ref))
 	if before != nil && appliedBy(before, manager) {
@@ -165,6 +167,25 @@ func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, d
 	}
 	c.put(ref.APIVersion, ref.Kind.Kind, ref.Namespace, ref.Name, o.text("metadata", "labels", LabelOwner), manager)
 	return c.objects[key(ref)], nil
+}
+
+// merged is what the API server answers to a dry run: the object with what is applied, at the version of the object as it is. Labels that the
+// field manager has applied before and does not apply any more are removed.
+func merged(before, o Object, manager string) Object {
+	all := Object{}
+	maps.Copy(all, before)
+	maps.Copy(all, o)
+	labels := map[string]any{}
+	if !appliedBy(before, manager) {
+		maps.Copy(labels, before.object("metadata", "labels"))
+	}
+	maps.Copy(labels, o.object("metadata", "labels"))
+	metadata := map[string]any{}
+	maps.Copy(metadata, before.object("metadata"))
+	maps.Copy(metadata, o.object("metadata"))
+	metadata["labels"] = labels
+	all["metadata"] = metadata
+	return all
 }
 
 func (c *cupboard) Delete(_ context.Context, ref Ref, uid, _ string) error {
@@ -491,6 +512,36 @@ func TestADryRunStoresNothing(t *testing.T) {
 		manifest("v1", "ConfigMap", "nowhere", "new")), "")
 	if answer.Err != nil || answer.Value["created"] != 2 || len(c.writes) > 0 {
 		t.Errorf("answer %+v %v, writes %v", answer, answer.Err, c.writes)
+	}
+}
+
+// R4-11, R4-19: a dry run answers the version of the object as it is, so what it would change is told by the fields; and the label of the
+// installation, which a plan does not know, stays.
+func TestADryRunTellsWhatItWouldChange(t *testing.T) {
+	t.Parallel()
+	c := newCupboard()
+	deployed := func(name string) Object {
+		c.put("apps/v1", "Deployment", "shop", name, shopOwner, manager(shopOwner))
+		o := c.objects["Deployment shop/"+name]
+		o.object("metadata", "labels")[LabelInstallation] = "0123456789abcdef"
+		o["spec"] = map[string]any{"replicas": json.Number("2")}
+		return o
+	}
+	deployed("same")
+	deployed("scaled")["spec"] = map[string]any{"replicas": json.Number("9")}
+	wanted := func(name string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"` + name + `"},"spec":{"replicas":2}}`
+	}
+	answer := c.run(t, objectLimits(), FunctionApply, applyArgs(`,"dry_run":true`, wanted("same"), wanted("scaled"), wanted("new")), "")
+	if answer.Err != nil || len(c.writes) > 0 {
+		t.Fatalf("answer %v, writes %v", answer.Err, c.writes)
+	}
+	if diff := cmp.Diff([]any{1, 1, 1}, []any{answer.Value["created"], answer.Value["configured"], answer.Value["unchanged"]}); diff != "" {
+		t.Errorf("created, configured, unchanged (-want +got):\n%s", diff)
+	}
+	changed, _ := answer.Value["changed"].([]any)
+	if len(changed) != 2 || !strings.Contains(fmt.Sprint(changed[0]), "path:spec.replicas") {
+		t.Errorf("changed %v", changed)
 	}
 }
 

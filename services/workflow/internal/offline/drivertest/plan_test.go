@@ -138,7 +138,7 @@ func services(number int) []any {
 func TestThePlanOfKubernetes(t *testing.T) {
 	t.Parallel()
 	fields := func(more bool, all ...any) object {
-		return object{"kind": "Deployment", "name": "api", "action": "configured", "fields": all, "more_fields": more}
+		return object{"kind": "Deployment", "name": "api", "action": "configured", "fields": append([]any{}, all...), "more_fields": more}
 	}
 	field := func(path, before, after string) any { return object{"path": path, "before": before, "after": after} }
 	for name, c := range map[string]struct {
@@ -164,7 +164,8 @@ func TestThePlanOfKubernetes(t *testing.T) {
 		"a relay of before":    {changed: []any{object{"kind": "Deployment", "name": "api", "action": "configured"}}, want: []string{"pod_template changed Deployment/api"}},
 		"a label":              {changed: []any{fields(false, object{"path": "metadata.labels.team"})}, want: []string{"other changed Deployment/api"}},
 		"a new object":         {changed: []any{object{"kind": "CronJob", "name": "worker", "action": "created"}}, want: []string{"pod_template added CronJob/worker"}},
-		"a config map":         {changed: []any{object{"kind": "ConfigMap", "name": "settings", "action": "configured", "fields": []any{}}}, want: []string{"config_map changed ConfigMap/settings"}},
+		"a config map":         {changed: []any{object{"kind": "ConfigMap", "name": "settings", "action": "configured", "fields": []any{object{"path": "data.a"}}}}, want: []string{"config_map changed ConfigMap/settings"}},
+		"no field of it":       {changed: []any{fields(false), object{"kind": "ConfigMap", "name": "settings", "action": "configured", "fields": []any{}}}},
 		"a config map is lost": {lost: object{"ConfigMap": "old"}, want: []string{"config_map removed ConfigMap/old"}},
 		"a workload is lost":   {lost: object{"StatefulSet": "db"}, want: []string{"pod_template removed StatefulSet/db"}},
 		"no dry run":           {fail: failing("k8s.apply", "conflict", "another manager"), reason: "another manager"},
