@@ -62,10 +62,16 @@ func drifting(t *testing.T) winter {
 	t.Helper()
 	w := clocked(t)
 	w.commits(w.rollout(w.set))
-	_, err := w.pool.Exec(t.Context(), `UPDATE cd_drift_looks SET due_at = NULL WHERE application_environment_id IN (
+	w.onlyProduction()
+	return w
+}
+
+// onlyProduction has nothing else be looked at, until the next rollout.
+func (w winter) onlyProduction() {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), `UPDATE cd_drift_looks SET due_at = NULL WHERE application_environment_id IN (
 		SELECT id FROM cd_application_environments WHERE environment_id <> $1)`, w.production.ID)
 	w.ok(err)
-	return w
 }
 
 func replicas() event.ChangedThing {
@@ -115,6 +121,7 @@ func TestDriftThatWeHaveCausedIsNone(t *testing.T) {
 	w.now.Advance(time.Hour)
 	w.want(len(w.looks()), 0)
 	w.commits(r)
+	w.onlyProduction()
 	w.now.Advance(6 * time.Minute)
 	asked = w.looks()[0]
 	w.commits(w.rollout(w.release(3)))
@@ -142,4 +149,91 @@ func TestALookThatFindsOutNothing(t *testing.T) {
 	w.now.Advance(10 * time.Minute)
 	w.finds(w.looks()[0])
 	w.want(w.drifts(), "")
+}
+
+// R4-11: where a rollout has failed after it had applied something, what was completed before is not what to compare with: nobody looks, and
+// nothing is deployed again against the policy.
+func TestDriftAfterAFailedRolloutIsLeftToPeople(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	_, err := w.rollouts.SetRollbackPolicy(t.Context(), user(), core.RollbackPolicy{ApplicationID: w.application.ID, OnFailed: false})
+	w.ok(err)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], replicas())
+	r := w.rollout(w.release(2))
+	w.report(event.RolloutStarted{RolloutID: r.ID})
+	stops := w.stops(r)
+	for _, e := range stops {
+		w.report(event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		for _, d := range w.deployments(e) {
+			w.report(event.DeploymentStarted{DeploymentID: d.ID})
+			w.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: strings.Repeat("b", 40), ManifestDigest: digestOf(2)})
+			if e.EnvironmentID != w.production.ID {
+				w.report(event.DeploymentHealthy{DeploymentID: d.ID})
+			}
+		}
+		if e.EnvironmentID != w.production.ID {
+			w.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: e.EnvironmentID})
+		}
+	}
+	w.report(event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: w.production.ID, Reason: "crash loop"})
+	w.report(event.RolloutFailed{RolloutID: r.ID, Reason: "crash loop"})
+	w.onlyProduction()
+	w.now.Advance(6 * time.Minute)
+	w.want(len(w.looks()), 0)
+	// What a look or an observer of before, or of a release of before, has found is not repaired either.
+	place := w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID))
+	w.report(event.ApplicationEnvironmentReconciled{
+		ApplicationEnvironmentID: int64(place), Drift: "Deployment/api differs", ObservedAt: w.now.Now().Format(time.RFC3339Nano),
+	})
+	for _, d := range w.decide() {
+		w.want(strings.HasPrefix(d, "declined"), true)
+	}
+	w.want(w.rolloutCount(), 2)
+}
+
+// R4-11: what people have changed in the pipeline since the last rollout is no drift, and goes along the pipeline: neither is it looked for,
+// nor deployed past the environments before.
+func TestAnEditOfThePipelineIsNoDrift(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], replicas())
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_application_flow_definitions (organization_id, application_id, version, definition)
+		SELECT organization_id, application_id, version + 1, definition FROM cd_application_flow_definitions
+		WHERE application_id = $1 ORDER BY version DESC LIMIT 1`, w.application.ID)
+	w.ok(err)
+	w.now.Advance(time.Hour)
+	w.want(len(w.looks()), 0)
+	w.want(w.decide(), []string{`declined: the pipeline was changed after the last rollout to "production", so what is live is not deployed again by itself`})
+	w.want(w.rolloutCount(), 1)
+	w.want(w.rollouts.DriftLooks(), map[string]int64{"same": 0, "drift": 1, "unknown": 1, "late": 0})
+}
+
+// R4-11: a look that fails because of an error in Lockstep is put off, so that the others have their turn, and organizations take turns.
+func TestALookThatFailsKeepsNoneFromItsTurn(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	other := w.another("other", 5000)
+	other.commits(other.rollout(other.set))
+	w.now.Advance(time.Hour)
+	_, err := w.pool.Exec(t.Context(), `CREATE FUNCTION refuse_previews() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN IF NEW.application_id = `+itoa(w.application.ID)+` THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER refuse_previews BEFORE INSERT ON cd_rollout_previews FOR EACH ROW EXECUTE FUNCTION refuse_previews();
+		UPDATE cd_drift_looks SET due_at = now() - interval '99 years' WHERE due_at IS NOT NULL AND application_environment_id IN (
+			SELECT id FROM cd_application_environments WHERE application_id = `+itoa(w.application.ID)+`)`)
+	w.ok(err)
+	failed, looked := 0, 0
+	for range 3 {
+		found, err := w.rollouts.LookForDriftDue(t.Context(), 10*time.Minute)
+		switch {
+		case err != nil:
+			failed++
+		case found:
+			looked++
+		}
+	}
+	w.want([]int{failed, looked}, []int{1, 2})
 }

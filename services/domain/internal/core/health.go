@@ -51,6 +51,15 @@ type DriftLook struct {
 	AskedAt   *time.Time
 }
 
+// DeployedLast is with what the version set was deployed that is live in an environment.
+type DeployedLast struct {
+	// Commit is the one that was recorded, and the digest of a chart behind an @; empty for none.
+	Commit                            string
+	FlowDefinitionID, DriverBindingID int64
+	// ServiceIDs are in order.
+	ServiceIDs []int64
+}
+
 // Contact reports whether the agent that acts in an environment can be reached, and since when.
 type Contact struct {
 	EnvironmentID     int64

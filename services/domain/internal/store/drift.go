@@ -51,17 +51,19 @@ func (t *tx) SaveDriftLook(ctx context.Context, l core.DriftLook) error {
 	return pg.Classify(err, "save when it is looked for drift in application environment %d", l.ApplicationEnvironmentID)
 }
 
-// DeployedCommit implements rollout.Tx.
-func (t *tx) DeployedCommit(ctx context.Context, application, environment int64) (string, bool, error) {
-	row, err := t.q.DeployedCommit(ctx, t.organization, application, environment)
+// DeployedLast implements rollout.Tx.
+func (t *tx) DeployedLast(ctx context.Context, application, environment int64) (core.DeployedLast, bool, error) {
+	row, err := t.q.DeployedLast(ctx, t.organization, application, environment)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", false, nil
+		return core.DeployedLast{}, false, nil
 	}
 	commit := row.CommitSha
 	if row.ChartDigest != "" {
 		commit += "@" + row.ChartDigest
 	}
-	return commit, err == nil && commit != "", pg.Classify(err, "find what was deployed of application %d", application)
+	return core.DeployedLast{
+		Commit: commit, FlowDefinitionID: row.FlowDefinitionID, DriverBindingID: row.DriverBindingID, ServiceIDs: row.Services,
+	}, err == nil, pg.Classify(err, "find what was deployed of application %d", application)
 }
 
 // ForgetDriftPreviews implements rollout.Tx.

@@ -39,40 +39,71 @@ func (u *UseCases) DriftLooks() map[string]int64 {
 }
 
 // LookForDriftDue has the driver of the next application environment look that is due; false if none is. Those that can be looked at
-// are due again after a time.
+// are due again after a time. Organizations take turns.
 func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bool, error) {
 	now := u.clock.Now()
 	organizations, err := u.store.OrganizationsWithDueDriftLooks(ctx, now)
 	if err != nil {
 		return false, err
 	}
+	slices.Sort(organizations)
+	if first := slices.IndexFunc(organizations, func(o int64) bool { return o > u.driftServed.Load() }); first > 0 {
+		organizations = append(slices.Clone(organizations[first:]), organizations[:first]...)
+	}
 	for _, organization := range organizations {
+		var look core.DriftLook
 		var found bool
 		err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-			var look core.DriftLook
 			var err error
 			if look, found, err = tx.DueDriftLook(ctx, now); err != nil || !found {
 				return err
 			}
-			due, err := u.look(ctx, tx, organization, &look, now.Add(every))
-			if forPeople(err) { // such as a version set that is vetoed
-				due, err = now.Add(every), nil
-			}
-			if err != nil {
-				return err
-			}
-			look.DueAt = nil
-			if !due.IsZero() {
-				look.DueAt = &due
-			}
-			return tx.SaveDriftLook(ctx, look)
+			return u.lookNow(ctx, tx, organization, look, now.Add(every))
 		})
 		if err != nil || found {
+			u.driftServed.Store(organization)
 			u.wake()
-			return found, err
 		}
+		if err == nil && !found {
+			continue
+		}
+		if err != nil && found { // one that fails must not keep the others from having their turn
+			if putOff := u.putOffLook(ctx, organization, look, now.Add(max(every, driftAgain))); putOff != nil {
+				err = fmt.Errorf("put off the look for drift: %w, after: %w", putOff, err)
+			}
+			err = fmt.Errorf("application environment %d: %w", look.ApplicationEnvironmentID, err)
+		}
+		return found, err
 	}
 	return false, nil
+}
+
+// lookNow has a driver look, and stores when it is looked again.
+func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look core.DriftLook, next time.Time) error {
+	due, err := u.look(ctx, tx, organization, &look, next)
+	if forPeople(err) { // such as a version set that is vetoed
+		due, err = next, nil
+	}
+	if err != nil {
+		return err
+	}
+	look.DueAt = nil
+	if !due.IsZero() {
+		look.DueAt = &due
+	}
+	return tx.SaveDriftLook(ctx, look)
+}
+
+// putOffLook has what could not be looked at be looked at later.
+func (u *UseCases) putOffLook(ctx context.Context, organization int64, failed core.DriftLook, due time.Time) error {
+	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+		look, exists, err := tx.DriftLook(ctx, failed.ApplicationEnvironmentID)
+		if err != nil || !exists {
+			return err
+		}
+		look.DueAt = &due
+		return tx.SaveDriftLook(ctx, look)
+	})
 }
 
 // look has a driver look, and returns when it is looked again; zero for not before another rollout has arrived there.
@@ -94,10 +125,6 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	if err != nil {
 		return next, err
 	}
-	commit, known, err := tx.DeployedCommit(ctx, place.ApplicationID, place.EnvironmentID)
-	if err != nil || !known { // nothing says what was deployed
-		return next, err
-	}
 	part := &rollbackOf{forward: true, repair: true, scope: Scope{Only: []string{environments[place.EnvironmentID].Name}}}
 	p, err := u.planAny(ctx, tx, organization, live[place.EnvironmentID], part, wish{triggered: true, again: true})
 	if err != nil {
@@ -107,8 +134,16 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	if at < 0 || !p.stops[at].driver.FindsDrift || p.stops[at].fleet != nil || p.stops[at].step.RunsJobs() {
 		return time.Time{}, nil
 	}
+	deployed, why, err := p.asDeployed(ctx, tx, p.stops[at])
+	if err != nil {
+		return next, err
+	}
+	if why != "" || deployed.Commit == "" { // nothing says what it would have to be compared with
+		u.drifts.unknown.Add(1)
+		return next, nil
+	}
 	p.stops = p.stops[at : at+1]
-	p.compared = map[int64]string{place.EnvironmentID: commit}
+	p.compared = map[int64]string{place.EnvironmentID: deployed.Commit}
 	if err := tx.ForgetDriftPreviews(ctx, now.Add(-driftKept), forgottenAtOnce); err != nil {
 		return next, err
 	}
@@ -124,6 +159,35 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	return next, setup.SubmitCombined(ctx, tx, p.drivers, now, p.driverRefs(), core.Handoff{
 		WorkflowID: previewWorkflow(made.ID), Subject: core.HandoffPreview, SubjectID: made.ID, Program: core.ProgramPlan, Inputs: inputs,
 	})
+}
+
+// asDeployed is with what a stop was deployed that is live there, and why a plan of today would deploy something else even if nobody had
+// changed anything there: a rollout has touched it since, or the pipeline, the binding or the services are others. Empty if it would not.
+func (p *plan) asDeployed(ctx context.Context, tx Tx, s stop) (core.DeployedLast, string, error) {
+	name := s.environment.Name
+	last, exists, err := tx.DeployedLast(ctx, p.application.ID, s.environment.ID)
+	var services []int64
+	for _, service := range p.services {
+		if len(p.versionsOf(service.ID)) > 0 {
+			services = append(services, service.ID)
+		}
+	}
+	slices.Sort(services)
+	why := ""
+	switch {
+	case err != nil:
+	case !exists:
+		why = fmt.Sprintf("nothing was deployed to %q", name)
+	case p.touched[s.environment.ID]:
+		why = fmt.Sprintf("a rollout that was not completed in %q may have changed something there", name)
+	case last.FlowDefinitionID != p.definition.ID:
+		why = fmt.Sprintf("the pipeline was changed after the last rollout to %q", name)
+	case last.DriverBindingID != s.environment.Binding.ID:
+		why = fmt.Sprintf("the driver or the configuration of %q was changed after the last rollout to it", name)
+	case !slices.Equal(last.ServiceIDs, services):
+		why = fmt.Sprintf("the services are others than those of the last rollout to %q", name)
+	}
+	return last, why, err
 }
 
 // undisturbed is until when drift of an application does not count: while a rollout is under way, and some time after it.

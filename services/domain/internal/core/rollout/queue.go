@@ -354,7 +354,8 @@ func (u *UseCases) automaticPart(ctx context.Context, tx Tx, organization int64,
 	return nil, fault.New(fault.Refused, "the pipeline does not go to %q, the last environment of the trigger", n.Until)
 }
 
-// refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, or something was rolled back there.
+// refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, it would repair with what is new, or something was
+// rolled back there.
 func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n Automatic) error {
 	if len(n.Repair) == 0 {
 		if !p.flow.Runbook && !n.Again && p.liveEverywhere() {
@@ -366,6 +367,16 @@ func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n
 					fault.Refused, "%s is older than what is live in %q, and automation does not go back", p.versionSet.Name, s.environment.Name,
 				)
 			}
+		}
+		return p.refuseHeld(ctx, tx, organization)
+	}
+	for _, s := range p.stops { // what has changed since goes along the pipeline, and not past the environments before
+		_, why, err := p.asDeployed(ctx, tx, s)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return fault.New(fault.Refused, "%s, so what is live is not deployed again by itself", why)
 		}
 	}
 	return p.refuseHeld(ctx, tx, organization)

@@ -381,8 +381,8 @@ type Tx interface {
 	DueDriftLook(ctx context.Context, at time.Time) (core.DriftLook, bool, error)
 	DriftLook(ctx context.Context, applicationEnvironment int64) (core.DriftLook, bool, error)
 	SaveDriftLook(ctx context.Context, l core.DriftLook) error
-	// DeployedCommit is what the rollout has recorded whose version set is live, and the digest of a chart behind an @; false for nothing.
-	DeployedCommit(ctx context.Context, application, environment int64) (string, bool, error)
+	// DeployedLast is with what the version set was deployed that is live; false for nothing.
+	DeployedLast(ctx context.Context, application, environment int64) (core.DeployedLast, bool, error)
 	// ForgetDriftPreviews deletes previews by which was searched for drift, of before an instant.
 	ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error
 	// QueueRollout replaces the one that waits for the same application.

@@ -41,6 +41,8 @@ type UseCases struct {
 	skipped stepCounts
 	// drifts are the looks for drift.
 	drifts driftCounts
+	// driftServed is the organization that was looked at for drift last.
+	driftServed atomic.Int64
 	// reviewed is the organization that was last in turn to have a rollout reviewed.
 	reviewed atomic.Int64
 }

@@ -10,24 +10,38 @@ import (
 	"time"
 )
 
-const deployedCommit = `-- name: DeployedCommit :one
-SELECT s.commit_sha, coalesce(s.parameters ->> 'chart_digest', '')::text AS chart_digest
+const deployedLast = `-- name: DeployedLast :one
+SELECT coalesce(s.commit_sha, '')::text AS commit_sha, coalesce(s.parameters ->> 'chart_digest', '')::text AS chart_digest,
+    r.flow_definition_id, e.driver_binding_id,
+    ARRAY(SELECT DISTINCT o.service_id FROM cd_deployments o
+          WHERE o.organization_id = e.organization_id AND o.rollout_environment_id = e.id ORDER BY o.service_id)::bigint[] AS services
 FROM cd_cells c
-JOIN cd_deployments d ON d.organization_id = c.organization_id AND d.rollout_environment_id = c.live_rollout_environment_id
-JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id
+JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.live_rollout_environment_id
+JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
+LEFT JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+LEFT JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id
 WHERE c.organization_id = $1 AND c.application_id = $2 AND c.environment_id = $3
-ORDER BY s.id DESC LIMIT 1
+ORDER BY s.id DESC NULLS LAST LIMIT 1
 `
 
-type DeployedCommitRow struct {
-	CommitSha   string
-	ChartDigest string
+type DeployedLastRow struct {
+	CommitSha        string
+	ChartDigest      string
+	FlowDefinitionID int64
+	DriverBindingID  int64
+	Services         []int64
 }
 
-func (q *Queries) DeployedCommit(ctx context.Context, organizationID int64, applicationID int64, environmentID int64) (DeployedCommitRow, error) {
-	row := q.db.QueryRow(ctx, deployedCommit, organizationID, applicationID, environmentID)
-	var i DeployedCommitRow
-	err := row.Scan(&i.CommitSha, &i.ChartDigest)
+func (q *Queries) DeployedLast(ctx context.Context, organizationID int64, applicationID int64, environmentID int64) (DeployedLastRow, error) {
+	row := q.db.QueryRow(ctx, deployedLast, organizationID, applicationID, environmentID)
+	var i DeployedLastRow
+	err := row.Scan(
+		&i.CommitSha,
+		&i.ChartDigest,
+		&i.FlowDefinitionID,
+		&i.DriverBindingID,
+		&i.Services,
+	)
 	return i, err
 }
 
