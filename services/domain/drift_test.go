@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,4 +237,56 @@ func TestALookThatFailsKeepsNoneFromItsTurn(t *testing.T) {
 		}
 	}
 	w.want([]int{failed, looked}, []int{1, 2})
+}
+
+// R4-10, R4-11: drift is one as long as something differs, whatever the values are meanwhile; other objects are another cause, and after three
+// repairs without having been as deployed it is left to people.
+func TestDriftIsOneAsLongAsItLasts(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{"window_seconds":0}`)
+	begun := 0
+	look := func(thing event.ChangedThing) (lines []string) {
+		w.now.Advance(30 * time.Minute)
+		w.finds(w.looks()[0], thing)
+		lines = w.decide()
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "began") }) {
+			begun++
+			w.commits(w.active())
+			w.onlyProduction()
+		}
+		return lines
+	}
+	for i := range 12 {
+		look(event.ChangedThing{Kind: "replicas", Action: "changed", Object: "Deployment/api", Detail: itoa(int64(i+3)) + " → 2"})
+	}
+	w.want(begun, 1)
+	w.want(w.countOf(`SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'drift:%'`), 1)
+	last := ""
+	for i := range 12 {
+		for _, line := range look(event.ChangedThing{Kind: "config_map", Action: "removed", Object: "ConfigMap/c" + itoa(int64(i))}) {
+			last = line
+		}
+	}
+	w.want(begun, 3)
+	w.want(last, `declined: it was deployed again 3 times, and "production" was never as deployed in between: something else changes it`)
+	w.want(w.countOf(`SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'drift:%'`), 10)
+	w.now.Advance(30 * time.Minute)
+	w.finds(w.looks()[0])
+	look(replicas())
+	w.want(begun, 4)
+}
+
+// R4-11: fields that others have taken over are shown, and no deploy that is known to fail is begun.
+func TestFieldsOfOthersAreNotRepaired(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], event.ChangedThing{Kind: "config_map", Action: "changed", Object: "ConfigMap/a"}, event.ChangedThing{
+		Kind: "pod_template", Action: "changed", Object: "Deployment/api", Detail: "others manage spec.replicas",
+	})
+	w.want(w.drifts(), "Deployment/api differs (others manage spec.replicas), ConfigMap/a differs")
+	w.want(w.decide(), []string{`declined: others manage fields of what differs in "production", and a deploy takes nothing from them`})
+	w.want(w.rolloutCount(), 1)
 }

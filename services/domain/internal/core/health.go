@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -40,6 +41,12 @@ type Reconciliation struct {
 	Drift             string
 	Since, ObservedAt time.Time
 }
+
+// HeldByOthers begins the detail of an object whose fields another manager has taken over: a deploy forces nothing, so it fails.
+const HeldByOthers = "others manage "
+
+// TakenOver reports whether no deploy takes back what differs.
+func (r Reconciliation) TakenOver() bool { return strings.Contains(r.Drift, "("+HeldByOthers) }
 
 // DriftLook is when an application environment is examined for drift (R4-11).
 type DriftLook struct {

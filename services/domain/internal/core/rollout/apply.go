@@ -468,7 +468,7 @@ func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ co
 	if r.Drift == "" {
 		return tx.EndDrift(ctx, r.ApplicationEnvironmentID, c.at)
 	}
-	return tx.SignalDrift(ctx, r.ApplicationEnvironmentID, c.at)
+	return tx.SignalDrift(ctx, r.ApplicationEnvironmentID, objectsOf(r.Drift), c.at)
 }
 
 func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {

@@ -1,7 +1,10 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -249,6 +252,24 @@ func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Previe
 	}}.apply(ctx, u, tx, c, core.Inbound{})
 }
 
+// objectsOf distinguishes what drift is about from other drift: the objects, without what is in brackets, which may be another value each
+// time.
+func objectsOf(drift string) string {
+	h, depth := sha256.New(), 0
+	for _, r := range drift {
+		if r == ')' && depth > 0 {
+			depth--
+		}
+		if r == '(' {
+			depth++
+		}
+		if depth == 0 {
+			_, _ = h.Write([]byte(string(r))) // never fails
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:4])
+}
+
 // differing says which objects are missing, extra or different; empty for none. What a deploy would add is missing, and what it would
 // remove is extra.
 func differing(c core.Comparison) string {
@@ -265,13 +286,24 @@ func differing(c core.Comparison) string {
 		}
 		switch {
 		case t.Detail == "":
+		case strings.HasPrefix(t.Detail, core.HeldByOthers):
+			details[name] = append([]string{t.Detail}, details[name]...)
 		case t.Kind == planner.Image || t.Kind == planner.Replicas:
 			details[name] = append(details[name], t.Kind.Words()+" "+t.Detail)
 		default:
 			details[name] = append(details[name], t.Detail)
 		}
 	}
-	slices.Sort(objects)
+	// What no deploy takes back is named first, so that it is named however many others there are.
+	slices.SortFunc(objects, func(a, b string) int {
+		held := func(name string) int {
+			if slices.ContainsFunc(details[name], func(about string) bool { return strings.HasPrefix(about, core.HeldByOthers) }) {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(held(a), held(b)), strings.Compare(a, b))
+	})
 	for i, name := range objects {
 		if about := details[name]; len(about) > 0 {
 			objects[i] = name + " (" + strings.Join(about[:min(len(about), driftShown)], ", ") + ")"

@@ -79,8 +79,8 @@ type PolicyTx interface {
 type TriggerTx interface {
 	// SignalTriggers gives the triggers of a kind that applications have something to decide about, by application. It is idempotent.
 	SignalTriggers(ctx context.Context, kind core.TriggerKind, causes map[int64]string, at time.Time) error
-	// SignalDrift does so for those of kind drift, if something differs, once as long as it lasts.
-	SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
+	// SignalDrift does so for those of kind drift, if something differs, once for the same objects as long as it lasts.
+	SignalDrift(ctx context.Context, applicationEnvironment int64, objects string, at time.Time) error
 	// EndDrift stores that drift has ended, if the latest observation is the first without it.
 	EndDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error
 	// HurryNotification has the message looked at now that a run sends which has ended; a no-op for any other run.

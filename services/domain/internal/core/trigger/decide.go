@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -361,8 +362,14 @@ func (d *decision) drift(ctx context.Context) (core.TriggerSignal, error) {
 	if err != nil {
 		return core.TriggerSignal{}, err
 	}
+	// Each place is decided about by itself: what cannot be repaired in one keeps nothing from being repaired in another.
+	of := placeOf(d.signals[0].Cause)
+	d.signals = slices.DeleteFunc(d.signals, func(s core.TriggerSignal) bool { return placeOf(s.Cause) != of })
 	only := d.config.Environments
 	for i, id := range ids {
+		if of != 0 && id != of {
+			continue
+		}
 		name := names[environments[i]].Name
 		chosen := len(only) == 0 || slices.ContainsFunc(only, func(p string) bool { return pattern.Match(p, name) })
 		if seen[id].Drift == "" || live[environments[i]] == 0 || !chosen {
@@ -371,6 +378,15 @@ func (d *decision) drift(ctx context.Context) (core.TriggerSignal, error) {
 		return d.repair(ctx, name, live[environments[i]], seen[id])
 	}
 	return d.declines("nothing differs any more from what was deployed"), nil
+}
+
+// placeOf is the application environment whose drift a cause is; 0 for another cause.
+func placeOf(cause string) (id int64) {
+	if rest, is := strings.CutPrefix(cause, "drift:"); is {
+		text, _, _ := strings.Cut(rest, ":")
+		id, _ = strconv.ParseInt(text, 10, 64)
+	}
+	return id
 }
 
 // repair deploys a set again in one environment.
@@ -398,23 +414,38 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 			return d.waits(d.now.Add(again), "what differs in %q was observed before rollout_%d ended", environment, r.ID), nil
 		}
 	}
-	if many, err := d.repairs(ctx); err != nil || many >= maxRepairs {
-		return d.declines("it was deployed again %d times within an hour, and %q differs still: something else changes it", many, environment), err
+	if seen.TakenOver() {
+		return d.declines("others manage fields of what differs in %q, and a deploy takes nothing from them", environment), nil
+	}
+	many, still, err := d.repairs(ctx, seen)
+	switch {
+	case err != nil:
+		return core.TriggerSignal{}, err
+	case many >= maxRepairs:
+		return d.declines("it was deployed again %d times within an hour, and %q differs still: something else changes it", many, environment), nil
+	case still >= maxRepairs:
+		return d.declines("it was deployed again %d times, and %q was never as deployed in between: something else changes it", still, environment), nil
 	}
 	return d.begin(ctx, rollout.Automatic{Repair: []string{environment}})
 }
 
-// repairs counts the rollouts that the trigger has begun within an hour: without a limit, repairing what another actor keeps changing would
-// never end.
-func (d *decision) repairs(ctx context.Context) (int, error) {
+// repairs counts the rollouts that the trigger has begun within an hour, and those that it has begun for a place since something differs
+// there: without a limit, repairing what another actor keeps changing would never end.
+func (d *decision) repairs(ctx context.Context, seen core.Reconciliation) (many, still int, err error) {
 	all, err := d.tx.TriggerDecisions(ctx, d.organization, []int64{d.trigger.ID})
-	begun := map[int64]bool{}
+	lately, here := map[int64]bool{}, map[int64]bool{}
 	for _, s := range all[d.trigger.ID] {
-		if s.Outcome == core.TriggerBegan && s.DecidedAt != nil && d.now.Sub(*s.DecidedAt) < time.Hour {
-			begun[s.RolloutID] = true
+		if s.Outcome != core.TriggerBegan || s.DecidedAt == nil {
+			continue
+		}
+		if d.now.Sub(*s.DecidedAt) < time.Hour {
+			lately[s.RolloutID] = true
+		}
+		if placeOf(s.Cause) == seen.ApplicationEnvironmentID && !s.DecidedAt.Before(seen.Since) {
+			here[s.RolloutID] = true
 		}
 	}
-	return len(begun), err
+	return len(lately), len(here), err
 }
 
 // begin begins a rollout of the set.

@@ -59,13 +59,14 @@ WHERE r.organization_id = @organization_id AND r.id = @rollout_id AND d.started_
 ORDER BY since LIMIT 1;
 
 -- name: SaveReconciliation :exec
+-- Drift is since something has differed, whatever it is meanwhile.
 INSERT INTO cd_application_environment_reconciliations AS r (
     organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at
 ) VALUES (@organization_id, @application_environment_id, @revision, @expected_revision, @automatic, @drift, @observed_at, @observed_at)
 ON CONFLICT (organization_id, application_environment_id) DO UPDATE
 SET revision = excluded.revision, expected_revision = excluded.expected_revision, automatic = excluded.automatic,
     drift = excluded.drift, observed_at = excluded.observed_at,
-    since = CASE WHEN r.drift = excluded.drift THEN r.since ELSE excluded.observed_at END
+    since = CASE WHEN (r.drift = '') = (excluded.drift = '') THEN r.since ELSE excluded.observed_at END
 WHERE r.observed_at < excluded.observed_at;
 
 -- name: SaveContact :one

@@ -40,13 +40,16 @@ JOIN cd_triggers t ON t.organization_id = @organization_id AND t.application_id 
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: SignalDrift :exec
--- Drift is one cause as long as it lasts.
+-- Drift of the same objects is one cause as long as the drift lasts, and there are ten at most.
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
-SELECT t.organization_id, t.id, 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), @at::timestamptz, @at::timestamptz
+SELECT t.organization_id, t.id, w.period || ':' || @objects::text, @at::timestamptz, @at::timestamptz
 FROM cd_application_environments e
 JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
 JOIN cd_triggers t ON t.organization_id = @organization_id AND t.application_id = e.application_id AND t.kind = 'drift' AND t.enabled AND t.removed_at IS NULL
+CROSS JOIN LATERAL (SELECT 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS period) w
 WHERE e.organization_id = @organization_id AND e.id = @application_environment_id
+  AND (SELECT count(*) FROM cd_trigger_signals s
+       WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND starts_with(s.cause, w.period)) < 10
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: InsertSignal :execrows

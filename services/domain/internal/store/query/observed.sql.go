@@ -315,7 +315,7 @@ INSERT INTO cd_application_environment_reconciliations AS r (
 ON CONFLICT (organization_id, application_environment_id) DO UPDATE
 SET revision = excluded.revision, expected_revision = excluded.expected_revision, automatic = excluded.automatic,
     drift = excluded.drift, observed_at = excluded.observed_at,
-    since = CASE WHEN r.drift = excluded.drift THEN r.since ELSE excluded.observed_at END
+    since = CASE WHEN (r.drift = '') = (excluded.drift = '') THEN r.since ELSE excluded.observed_at END
 WHERE r.observed_at < excluded.observed_at
 `
 
@@ -329,6 +329,7 @@ type SaveReconciliationParams struct {
 	ObservedAt               time.Time
 }
 
+// Drift is since something has differed, whatever it is meanwhile.
 func (q *Queries) SaveReconciliation(ctx context.Context, arg SaveReconciliationParams) error {
 	_, err := q.db.Exec(ctx, saveReconciliation,
 		arg.OrganizationID,

@@ -637,17 +637,32 @@ func (q *Queries) SignalApplications(ctx context.Context, arg SignalApplications
 
 const signalDrift = `-- name: SignalDrift :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
-SELECT t.organization_id, t.id, 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $1::timestamptz, $1::timestamptz
+SELECT t.organization_id, t.id, w.period || ':' || $1::text, $2::timestamptz, $2::timestamptz
 FROM cd_application_environments e
 JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
-JOIN cd_triggers t ON t.organization_id = $2 AND t.application_id = e.application_id AND t.kind = 'drift' AND t.enabled AND t.removed_at IS NULL
-WHERE e.organization_id = $2 AND e.id = $3
+JOIN cd_triggers t ON t.organization_id = $3 AND t.application_id = e.application_id AND t.kind = 'drift' AND t.enabled AND t.removed_at IS NULL
+CROSS JOIN LATERAL (SELECT 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS period) w
+WHERE e.organization_id = $3 AND e.id = $4
+  AND (SELECT count(*) FROM cd_trigger_signals s
+       WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND starts_with(s.cause, w.period)) < 10
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 `
 
-// Drift is one cause as long as it lasts.
-func (q *Queries) SignalDrift(ctx context.Context, at time.Time, organizationID int64, applicationEnvironmentID int64) error {
-	_, err := q.db.Exec(ctx, signalDrift, at, organizationID, applicationEnvironmentID)
+type SignalDriftParams struct {
+	Objects                  string
+	At                       time.Time
+	OrganizationID           int64
+	ApplicationEnvironmentID int64
+}
+
+// Drift of the same objects is one cause as long as the drift lasts, and there are ten at most.
+func (q *Queries) SignalDrift(ctx context.Context, arg SignalDriftParams) error {
+	_, err := q.db.Exec(ctx, signalDrift,
+		arg.Objects,
+		arg.At,
+		arg.OrganizationID,
+		arg.ApplicationEnvironmentID,
+	)
 	return err
 }
 

@@ -204,11 +204,14 @@ func (w Writes) SignalTriggers(ctx context.Context, kind core.TriggerKind, cause
 }
 
 // SignalDrift implements rollout.Tx.
-func (w Writes) SignalDrift(ctx context.Context, applicationEnvironment int64, at time.Time) error {
-	if err := w.Q.SignalDrift(ctx, at, w.Entered, applicationEnvironment); err != nil {
+func (w Writes) SignalDrift(ctx context.Context, applicationEnvironment int64, objects string, at time.Time) error {
+	err := w.Q.SignalDrift(ctx, query.SignalDriftParams{
+		Objects: objects, At: at, OrganizationID: w.Entered, ApplicationEnvironmentID: applicationEnvironment,
+	})
+	if err != nil {
 		return pg.Classify(err, "signal drift of application environment %d", applicationEnvironment)
 	}
-	err := w.Q.InsertDriftNotification(ctx, at, w.Entered, applicationEnvironment)
+	err = w.Q.InsertDriftNotification(ctx, at, w.Entered, applicationEnvironment)
 	return pg.Classify(err, "store a notification of drift of application environment %d", applicationEnvironment)
 }
 
