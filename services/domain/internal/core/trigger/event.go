@@ -21,6 +21,8 @@ import (
 const (
 	maxEventName = 256
 	maxEventData = 64 << 10
+	// maxLeaves is how many members of an event's data conditions may name: each is looked up.
+	maxLeaves = 2000
 	// maxPending is the most undecided signals that a trigger may have.
 	maxPending = 500
 )
@@ -88,6 +90,9 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 		return sent, err
 	}
 	types, details := e.keys(data)
+	if len(details) > maxLeaves {
+		return sent, invalid("/data", "found more than %d members that conditions may name; send the ones that triggers need", maxLeaves)
+	}
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
 		sent = Delivery{}
 		all, err := tx.TriggersOfEvent(ctx, a.Organization, types, details)
@@ -217,6 +222,9 @@ const maxDepth = 10
 // leaves adds the keys of the members of an event's data that conditions may name.
 func leaves(all []string, data map[string]any, path string, depth int) []string {
 	for name, value := range data {
+		if len(all) > maxLeaves {
+			return all // it is refused
+		}
 		if at := path + name; memberPath.MatchString(at) && !strings.Contains(name, ".") {
 			if inner, is := value.(map[string]any); is && depth > 1 {
 				all = leaves(all, inner, at+".", depth-1)

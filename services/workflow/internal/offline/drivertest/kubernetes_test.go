@@ -54,8 +54,13 @@ func (c *plainCluster) call(w *world, name string, args object) (any, *history.F
 		}, nil, true
 	case "k8s.list":
 		items := []any{}
-		if name := c.lost[args["kind"].(string)]; name != nil && args["labels"] == "lockstep.dev/owner=o1.e3.a1" {
-			items = append(items, object{"name": name, "namespace": "shop"})
+		if lost := c.lost[args["kind"].(string)]; lost != nil && args["labels"] == "lockstep.dev/owner=o1.e3.a1" {
+			metadata, given := lost.(object)
+			if !given {
+				metadata = object{"name": lost}
+			}
+			metadata["namespace"] = "shop"
+			items = append(items, object{"metadata": metadata})
 		}
 		return object{"items": items, "truncated": false}, nil, true
 	case "k8s.health":
