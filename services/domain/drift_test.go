@@ -146,7 +146,10 @@ func TestALookThatFindsOutNothing(t *testing.T) {
 	}}})
 	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
 	w.now.Advance(10 * time.Minute)
-	w.want(len(w.looks()), 1) // its answer is lost
+	lost := w.looks()
+	w.want(len(lost), 1) // its run fails
+	w.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(lost[0]), Error: "no"})
+	w.want(w.rollouts.DriftLooks()["unknown"], int64(2))
 	w.now.Advance(10 * time.Minute)
 	w.finds(w.looks()[0])
 	w.want(w.drifts(), "")

@@ -352,7 +352,7 @@ func (u *UseCases) workflowEnded(ctx context.Context, tx Tx, c cause, workflowID
 	}
 	var n int64
 	if _, err := fmt.Sscanf(workflowID, "preview-%d", &n); err == nil && workflowID == previewWorkflow(n) {
-		return tx.SettlePreview(ctx, core.Preview{ID: n, State: core.PreviewFailed, Reason: reason})
+		return u.failPreview(ctx, tx, c, core.Preview{ID: n, State: core.PreviewFailed, Reason: reason})
 	}
 	// Sscanf takes whatever follows the number, so the whole id is compared. Any other id belongs to callers who run programs of their
 	// own on the engine: nothing here was waiting for it, and nothing is wrong.

@@ -168,6 +168,18 @@ func (m Previewed) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ cor
 	return u.foundDrift(ctx, tx, c, p)
 }
 
+// failPreview records that a program has ended without an answer. A look for drift has then found out nothing.
+func (u *UseCases) failPreview(ctx context.Context, tx Tx, c cause, failed core.Preview) error {
+	known, err := tx.PreviewsByID(ctx, c.Organization, []int64{failed.ID})
+	if err != nil {
+		return err
+	}
+	if p := known[failed.ID]; p.DriftOf != 0 && p.State != core.PreviewMade && p.State != core.PreviewFailed {
+		u.drifts.unknown.Add(1)
+	}
+	return tx.SettlePreview(ctx, failed)
+}
+
 func previewWorkflow(preview int64) string { return id.PreviewRun(preview) }
 
 // Unreleased is a change of a repository that is no version yet, as far as a plan depends on it.

@@ -90,8 +90,8 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 		return sent, err
 	}
 	types, details := e.keys(data)
-	if len(details) > maxLeaves {
-		return sent, invalid("/data", "found more than %d members that conditions may name; send the ones that triggers need", maxLeaves)
+	if err := checkKeys(details); err != nil {
+		return sent, err
 	}
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
 		sent = Delivery{}
@@ -203,6 +203,14 @@ func (e Event) keys(data map[string]any) (types, details []string) {
 		details = append(details, "s"+key)
 	}
 	return types, leaves(details, data, "", maxDepth)
+}
+
+// checkKeys refuses an event that would be looked up too often.
+func checkKeys(details []string) error {
+	if len(details) > maxLeaves {
+		return invalid("/data", "found more than %d members that conditions may name; send the ones that triggers need", maxLeaves)
+	}
+	return nil
 }
 
 // beginnings are the keys of the patterns that may match a text: the text itself, and where a pattern has an asterisk, what stands before

@@ -227,6 +227,7 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 		object{"path": "spec.replicas", "before": "9", "after": "2"},
 	}}
 	taken := failing("k8s.apply", "conflict", `Deployment shop/api: fields are managed by others: .spec.replicas (conflict with "ann" using apps/v1); leave them out`)
+	takenImage := failing("k8s.apply", "conflict", `Deployment shop/api: fields are managed by others: .spec.template.spec.containers[name="api"].image (conflict with "ann" using apps/v1) and 2 more; leave them out`)
 	for name, c := range map[string]struct {
 		ignore string
 		fail   func(string, object) *history.FunctionError
@@ -239,6 +240,10 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 		"all of it":              {ignore: "*"},
 		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api others manage spec.replicas"}},
 		"taken over and ignored": {fail: taken, ignore: "spec.replicas"},
+		"an image taken over": {fail: takenImage, want: []string{
+			"pod_template changed Deployment/api others manage spec.template.spec.containers[api].image",
+		}},
+		"an image taken over and ignored": {fail: takenImage, ignore: "spec.template.spec.containers[api].image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -277,6 +282,40 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// R4-11: where all that others have taken over of an object is ignored, what else differs in it counts.
+func TestWhatElseDiffersThanWhatIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := plainShop(t)
+	for path, text := range w.files {
+		w.files[path] = strings.ReplaceAll(strings.ReplaceAll(
+			text, "metadata: {name: api, ", "metadata: {annotations: {lockstep.dev/ignore-drift: spec.replicas}, name: api, "),
+			"spec:\n  template:", "spec:\n  replicas: 2\n  template:")
+	}
+	w.fail = func(function string, args object) *history.FunctionError {
+		objects, _ := args["objects"].([]any)
+		w.plain.dry = []any{}
+		if function != "k8s.apply" || !strings.Contains(fmt.Sprint(objects...), "kind:Deployment") {
+			return nil
+		}
+		if len(objects) > 1 || strings.Contains(fmt.Sprint(objects...), "replicas:") {
+			return failing("k8s.apply", "conflict",
+				`Deployment shop/api: fields are managed by others: .spec.replicas (conflict with "hpa" using autoscaling/v2); leave them out`)(function, args)
+		}
+		w.plain.dry = []any{object{"kind": "Deployment", "name": "api", "action": "configured", "more_fields": false, "fields": []any{
+			object{"path": "spec.template.spec.containers[api].image", "before": "a:9", "after": "a:1"},
+		}}}
+		return nil
+	}
+	in := plainInputs(nil)
+	in["preview"] = object{"id": 5}
+	delete(in, "pipeline")
+	in["rollout"].(object)["environments"].([]any)[0].(object)["compared_commit"] = sha("older")
+	found, things := planned(t, w, in)
+	if diff := cmp.Diff([]string{"image changed Deployment/api a:9 → a:1"}, things); diff != "" || found.Reason != "" {
+		t.Errorf("reason %q; things (-want +got):\n%s", found.Reason, diff)
 	}
 }
 
