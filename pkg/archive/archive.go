@@ -183,6 +183,11 @@ func (b *Bucket) Put(ctx context.Context, name, contentType string, content []by
 // Get reads an object and compares its content with its digest. The error is NotFound if there is none, and Terminal if its content is
 // not what was stored.
 func (b *Bucket) Get(ctx context.Context, name string) ([]byte, error) {
+	return b.GetUpTo(ctx, name, MostObject)
+}
+
+// GetUpTo is Get for an object of at most so many bytes; a larger one is not read, and the error is Invalid.
+func (b *Bucket) GetUpTo(ctx context.Context, name string, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	object, err := b.client.GetObject(ctx, b.bucket, b.key(name), minio.GetObjectOptions{})
@@ -194,10 +199,10 @@ func (b *Bucket) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, classify(err, "read %s", name)
 	}
-	if info.Size > MostObject {
-		return nil, fault.New(fault.Invalid, "read %s: found %d bytes, expected at most %d", name, info.Size, MostObject)
+	if info.Size > most {
+		return nil, fault.New(fault.Invalid, "read %s: found %d bytes, expected at most %d", name, info.Size, most)
 	}
-	content, err := io.ReadAll(io.LimitReader(object, MostObject))
+	content, err := io.ReadAll(io.LimitReader(object, most))
 	if err != nil {
 		return nil, classify(err, "read %s", name)
 	}

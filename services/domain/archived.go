@@ -56,8 +56,10 @@ type heading struct {
 
 const (
 	archiveVersion = 1
-	// mostArchived bounds the lines of an object, in bytes without compression: what is larger is neither stored nor read.
-	mostArchived = 128 << 20
+	// mostArchived bounds the lines of an object, in bytes without compression, and mostPacked the object: what is larger is neither stored
+	// nor read. Lockstep writes 8 MiB of lines, unless one row has more.
+	mostArchived = 64 << 20
+	mostPacked   = 32 << 20
 	// mostHeading bounds the heading.
 	mostHeading = 4096
 )
@@ -98,6 +100,9 @@ func (a archived) Keep(ctx context.Context, b retention.Batch) (o retention.Obje
 	if err := packed.Close(); err != nil {
 		return o, fmt.Errorf("compress: %w", err)
 	}
+	if content.Len() > mostPacked {
+		return o, fault.New(fault.Invalid, "rows %d to %d are %d bytes, compressed; expected at most %d", first, last, content.Len(), mostPacked)
+	}
 	sum := sha256.Sum256(lines)
 	o = retention.Object{Name: archivedName(b.Organization, b.Kind, first, last, sum[:]), Digest: sum[:], Rows: len(b.Rows)}
 	if err := a.bucket.Put(ctx, o.Name, "application/gzip", content.Bytes()); err != nil {
@@ -114,7 +119,7 @@ func (a archived) Keep(ctx context.Context, b retention.Batch) (o retention.Obje
 // Read implements retention.Archive: with what the database has recorded, exactly those that were deleted, each once.
 // Without, all that are in the bucket: rows that occur several times with the same content once, but one that came into use after it
 // was archived with each content. An object that is missing, or is not what was stored, is passed to found, and the others are read; the
-// error is Terminal then.
+// error is Terminal then. A storage that cannot be reached ends it.
 func (a archived) Read(ctx context.Context, s retention.Wanted, out io.Writer, found func(error)) error {
 	recorded := make(map[string]retention.Object, len(s.Recorded))
 	for _, o := range s.Recorded {
@@ -134,13 +139,20 @@ func (a archived) Read(ctx context.Context, s retention.Wanted, out io.Writer, f
 			continue // its rows were not deleted with it: they are in another, or in the database
 		}
 		delete(recorded, o.Name)
+		if o.Size > mostPacked {
+			problem(fault.New(fault.Terminal, "%s: found %d bytes, expected at most %d", o.Name, o.Size, mostPacked))
+			continue
+		}
 		lines, err := a.lines(ctx, o.Name, s)
 		if ctx.Err() != nil {
 			return fmt.Errorf("read %s: %w", o.Name, ctx.Err())
 		}
-		if err != nil {
+		if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Terminal) {
 			problem(err)
 			continue
+		}
+		if err != nil {
+			return err
 		}
 		if is {
 			lines = without(lines, record.Kept)
@@ -204,7 +216,10 @@ func unseen(lines []byte, seen map[[sha256.Size]byte]int64) (rest []byte) {
 // lines reads an object and returns its lines behind the heading, compared with its name and with the heading. The error is Terminal if it
 // is not what was stored.
 func (a archived) lines(ctx context.Context, name string, s retention.Wanted) ([]byte, error) {
-	content, err := a.bucket.Get(ctx, name)
+	content, err := a.bucket.GetUpTo(ctx, name, mostPacked)
+	if fault.Is(err, fault.Invalid) {
+		return nil, fault.Because(err, fault.Terminal, "%s: found more than %d bytes", name, mostPacked)
+	}
 	if err != nil {
 		return nil, err
 	}

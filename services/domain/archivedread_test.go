@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -103,9 +106,9 @@ func TestAnAnswerOfTheArchiveEnds(t *testing.T) {
 	}
 	code, lines := read(http.MethodGet, "tried_calls", "secret")
 	s.want([]int{code, len(lines)}, []int{http.StatusOK, 4})
-	s.want(lines[3], `{"end":{"rows":3,"problems":[]}}`)
+	s.want(lines[3], `{"end":{"rows":3,"problem_count":0,"problems":[]}}`)
 	_, lines = read(http.MethodGet, "closings", "secret")
-	s.want(lines, []string{`{"end":{"rows":0,"problems":[]}}`})
+	s.want(lines, []string{`{"end":{"rows":0,"problem_count":0,"problems":[]}}`})
 	for _, wrong := range []struct {
 		method, kind, token string
 		code                int
@@ -123,7 +126,69 @@ func TestAnAnswerOfTheArchiveEnds(t *testing.T) {
 	s.ok(a.bucket.Put(t.Context(), page.Objects[0].Name, "application/gzip", []byte("changed")))
 	code, lines = read(http.MethodGet, "tried_calls", "secret")
 	s.want([]int{code, len(lines)}, []int{http.StatusOK, 1})
-	if want := fmt.Sprintf(`{"end":{"rows":0,"problems":["%s: expected gzip`, page.Objects[0].Name); !strings.HasPrefix(lines[0], want) {
+	if want := fmt.Sprintf(`{"end":{"rows":0,"problem_count":1,"problems":["%s: expected gzip`, page.Objects[0].Name); !strings.HasPrefix(lines[0], want) {
 		t.Errorf("found %s; expected %s", lines[0], want)
+	}
+}
+
+// stuckReader reads nothing until it is told to.
+type stuckReader struct{ begun, end chan struct{} }
+
+// Write implements io.Writer.
+func (s stuckReader) Write(text []byte) (int, error) {
+	close(s.begun)
+	<-s.end
+	return len(text), nil
+}
+
+// D65: who reads slowly keeps others of the same organization waiting for a while, and no other organization; a storage that is away ends
+// the reading, and is no problem of an object.
+func TestASlowReaderOfTheArchiveBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.triedCalls()
+	var away atomic.Bool
+	a := archiveOf(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if away.Load() && strings.HasSuffix(r.URL.Path, ".gz") {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	u := s.archiving(a).Waiting(time.Millisecond)
+	_, err := u.DeleteDue(t.Context())
+	s.ok(err)
+	w, done := stuckReader{make(chan struct{}), make(chan struct{})}, make(chan error)
+	go func() { done <- u.ReadArchived(t.Context(), user(), retention.TriedCalls, w, func(error) {}) }()
+	<-w.begun
+	var out bytes.Buffer
+	other := core.Actor{Organization: 2, Type: core.PrincipalUser, ID: 1, Permissions: core.RoleOwner.Permissions()}
+	s.ok(u.ReadArchived(t.Context(), other, retention.TriedCalls, &out, func(err error) { t.Error(err) }))
+	s.want(fault.ClassOf(u.ReadArchived(t.Context(), user(), retention.TriedCalls, &out, func(error) {})), fault.Unavailable)
+	close(w.end)
+	s.ok(<-done)
+	away.Store(true)
+	s.want(fault.ClassOf(u.ReadArchived(t.Context(), user(), retention.TriedCalls, &out, func(err error) { t.Error(err) })), fault.Unavailable)
+}
+
+// D65: an object that is larger than any that Lockstep writes is a problem, and is not read.
+func TestNoObjectOfAnySizeIsRead(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.triedCalls()
+	a := archiveOf(t, nil)
+	u := s.archiving(a)
+	_, err := u.DeleteDue(t.Context())
+	s.ok(err)
+	page, err := u.Archived(t.Context(), user(), retention.TriedCalls, "")
+	s.ok(err)
+	s.ok(a.bucket.Put(t.Context(), page.Objects[0].Name, "application/gzip", make([]byte, mostPacked+1)))
+	var problems []error
+	err = u.ReadArchived(t.Context(), user(), retention.TriedCalls, io.Discard, func(err error) { problems = append(problems, err) })
+	s.want(fault.ClassOf(err), fault.Terminal)
+	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "expected at most 33554432") {
+		t.Errorf("found %v; want the size", problems)
 	}
 }

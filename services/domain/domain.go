@@ -458,6 +458,13 @@ func assemble(
 		Store: s.store.ForTrigger(), Rollouts: s.rollouts, Ranges: bundle.Ranges{}, Sources: bundle.Repositories{}, Engine: workflows, Clock: now,
 		Aside: s.editAside, Wake: s.wakeTriggers, Began: s.wake,
 	})
+	s.setup.Chaining(func(ctx context.Context, tx setup.Tx, organization, of int64) error {
+		within, is := tx.(trigger.Tx)
+		if !is {
+			return fmt.Errorf("found %T, which knows no chains", tx)
+		}
+		return s.triggers.RefuseCircles(ctx, within, organization, of)
+	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)

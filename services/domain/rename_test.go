@@ -74,25 +74,110 @@ func TestAnApplicationIsRenamed(t *testing.T) {
 	}
 }
 
-// D57, D51: who configures one application neither takes it past a policy that names it, nor gives it the name that a policy permits more.
+// D57, D51: a name takes the right to configure everything, which is also the one to configure policies: who configures one application
+// neither takes it past policies, whatever they say of names or whichever rollouts have pinned, nor takes names that find others.
 func TestNoNameIsTakenToGetPastAPolicy(t *testing.T) {
 	t.Parallel()
 	w := frozen(t)
-	configures := user()
-	configures.Permissions = 0
-	configures.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayConfigure), Applications: []int64{w.application.ID}}}
-	w.ok(w.rename(configures, w.application.ID, "store"))
-	w.put(policy.NewPolicySet{Name: "named", Text: `@id("base") permit (principal, action, resource);
-@id("store") forbid (principal, action == Action::"rollout.create", resource == Application::"store");`})
-	if err := w.rename(configures, w.application.ID, "shop"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), `the policy set "named" may name "store"`) {
-		t.Errorf("away from a name: found %v; want it denied", err)
+	one := user()
+	one.Permissions = 0
+	one.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayConfigure), Applications: []int64{w.application.ID}}}
+	pay := w.fixture.application("pay", "x")
+	w.ok(w.rename(user(), pay.ID, "payments"))
+	denied := func(name string) {
+		t.Helper()
+		if err := w.rename(one, w.application.ID, name); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: found %v; want it denied", name, err)
+		}
 	}
-	w.ok(w.rename(user(), w.application.ID, "shop"))
-	if err := w.rename(configures, w.application.ID, "store"); !fault.Is(err, fault.Denied) {
-		t.Errorf("to a name: found %v; want it denied", err)
+	denied("free")
+	denied("pay")
+	base := `@id("base") permit (principal, action, resource);`
+	for _, text := range []string{
+		`@id("a") forbid (principal, action == Action::"rollout.create", resource) when { resource.name like "shop*" };`,
+		`@id("b") forbid (principal, action == Action::"environment.enter", resource) when { context.application == Application::"shop" };`,
+	} {
+		w.put(policy.NewPolicySet{Name: "named", Text: base + text})
+		denied("free")
 	}
+	r := w.rollout(w.set)
 	w.put(policy.NewPolicySet{Name: "named", Mode: core.PolicyOff})
-	w.ok(w.rename(configures, w.application.ID, "store"))
+	denied("free")
+	s, err := w.view.ApplicationStandings(t.Context(), org, []int64{w.application.ID})
+	w.ok(err)
+	if s[w.application.ID].May(one, core.ActionRenameApplication) == nil || r.ID == 0 {
+		t.Error("the API says that they may")
+	}
+	w.want([]int64{w.called("shop"), w.called("pay")}, []int64{w.application.ID, pay.ID})
+	configures := user()
+	configures.Permissions = core.PermissionsOf(core.MayConfigure)
+	w.ok(configures.MayIn(core.ActionPutPolicySet)) // who renames configures policies
+	w.ok(w.rename(configures, w.application.ID, "pay"))
+}
+
+// D57: the matrix has the present names of applications, whatever it is asked for, also once another application has a former name.
+func TestTheMatrixHasPresentNames(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.ok(s.rename(user(), s.application.ID, "store"))
+	in := core.MatrixFilter{EnvironmentIDs: []int64{s.staging.ID}}
+	contains := func(f core.MatrixFilter, text string) core.MatrixFilter {
+		f.Contains = text
+		return f
+	}
+	check := func(shop []string) {
+		t.Helper()
+		for _, c := range []struct {
+			f    core.MatrixFilter
+			want []string
+		}{
+			{in, []string{"store"}}, {contains(core.MatrixFilter{}, "store"), []string{"store"}}, {contains(in, "store"), []string{"store"}},
+			{contains(core.MatrixFilter{}, "shop"), shop}, {contains(in, "shop"), nil},
+		} {
+			page, _, err := s.view.Matrix(t.Context(), org, c.f, core.Page{First: 50})
+			s.ok(err)
+			var names []string
+			for _, a := range page.Nodes {
+				names = append(names, a.Name)
+			}
+			s.want(names, c.want)
+		}
+	}
+	check(nil)
+	s.fixture.application("shop", "api")
+	check([]string{"shop"})
+	s.want(s.countOf(`SELECT count(*) FROM cd_cells WHERE application_name <> 'store'`), 0)
+}
+
+// D57, R4-12: chains continue by the former names that they have, and no name has chains come back to where they began.
+func TestChainsContinueByFormerNames(t *testing.T) {
+	t.Parallel()
+	shop, blog, cart, _, _ := family(t)
+	shop.ok(shop.rename(user(), shop.application.ID, "store"))
+	shop.ok(shop.rename(user(), blog.application.ID, "journal"))
+	shop.succeed(shop.rollout(shop.set))
+	shop.decide()
+	_, graph := shop.drawn()
+	if text := strings.Join(graph, "; "); len(graph) != 4 || !strings.Contains(text, "journal") || strings.Contains(text, "skipped") {
+		t.Errorf("found %q; want all four that follow", graph)
+	}
+	cart.ok(cart.chain("then", `{"blocks":[{"applications":["new-*"]}]}`))
+	shop.ok(shop.chain("after", `{"follows":["cart"]}`))
+	shop.refused(shop.rename(user(), shop.application.ID, "new-shop"), "chains would come back to where they began")
+	shop.want(shop.called("new-shop"), int64(0))
+}
+
+// D57: the journal of an application has that another one was given a name which it had.
+func TestTheJournalHasTheEndOfAFormerName(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.ok(s.rename(user(), s.application.ID, "store"))
+	pay := s.fixture.application("pay", "x")
+	s.ok(s.rename(user(), pay.ID, "shop"))
+	var before, subject string
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT before::text, subject_name FROM cd_changes WHERE action = 'renameApplication' AND application_id = $1
+		ORDER BY id DESC LIMIT 1`, s.application.ID).Scan(&before, &subject))
+	s.want([]string{before, subject}, []string{`{"former_name": "shop"}`, "store"})
 }
 
 // D57: the former names of an application are bounded.
@@ -106,4 +191,5 @@ func TestFormerNamesAreBounded(t *testing.T) {
 		t.Errorf("the name after 20 others: found %v; want it refused", err)
 	}
 	s.want([]int64{s.called("shop"), s.called("shop-20")}, []int64{s.application.ID, 0})
+	s.ok(s.rename(user(), s.application.ID, "shop")) // back to one that it had
 }

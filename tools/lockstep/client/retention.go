@@ -91,9 +91,12 @@ func (c *Client) ReadArchived(ctx context.Context, kind string, to io.Writer) (r
 		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	in := bufio.NewReader(response.Body)
+	in := bufio.NewReaderSize(response.Body, 64<<10)
 	for {
-		line, err := in.ReadBytes('\n')
+		line, err := lineOf(in)
+		if fault.Is(err, fault.Terminal) {
+			return rows, err
+		}
 		if err != nil && !errors.Is(err, io.EOF) || len(line) == 0 {
 			return rows, fault.New(fault.Unavailable, "the archive was cut off behind %d rows", rows)
 		}
@@ -107,11 +110,29 @@ func (c *Client) ReadArchived(ctx context.Context, kind string, to io.Writer) (r
 	}
 }
 
+// mostLine bounds a line of an answer: no row is longer.
+const mostLine = 64 << 20
+
+// lineOf reads a line with its end; Terminal if it is longer than any row.
+func lineOf(in *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > mostLine {
+			return nil, fault.New(fault.Terminal, "found a line of more than %d bytes; expected the rows of an archive", mostLine)
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err //nolint:wrapcheck // as of bufio.Reader
+		}
+	}
+}
+
 // endOf judges the last line of an answer: nil if everything was read.
 func endOf(line []byte, rows int) error {
 	var last struct {
 		End struct {
 			Rows     int      `json:"rows"`
+			Count    int      `json:"problem_count"`
 			Problems []string `json:"problems"`
 		} `json:"end"`
 	}
@@ -119,6 +140,7 @@ func endOf(line []byte, rows int) error {
 		return fault.New(fault.Unavailable, "the archive was cut off: found %d rows, expected %d", rows, last.End.Rows)
 	}
 	if n := len(last.End.Problems); n > 0 {
+		n = max(n, last.End.Count) // only the first are named
 		return fault.New(fault.Terminal, "%d objects of the archive cannot be used, first: %s", n, last.End.Problems[0])
 	}
 	return nil

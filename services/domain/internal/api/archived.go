@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -13,7 +14,8 @@ import (
 )
 
 // ArchivedPath is the path of what was deleted for its age and is kept in the archive: GET with the parameter kind. The answer is JSON
-// lines, a row each, and behind them one with the end: {"end": {"rows": 7, "problems": []}}. Without it the answer is not whole.
+// lines, a row each, and behind them one with the end: {"end": {"rows": 7, "problem_count": 0, "problems": []}}. Without it the answer is not
+// whole.
 const ArchivedPath = "/retention/archived"
 
 // Archived reads the archive of the actor's organization.
@@ -26,9 +28,17 @@ const mostProblems = 100
 
 // ending is the last line.
 type ending struct {
-	Rows     int      `json:"rows"`
+	Rows int `json:"rows"`
+	// Count is how many problems there are, of which the first are named.
+	Count    int      `json:"problem_count"`
 	Problems []string `json:"problems"`
 }
+
+// A reader gets so long for so many bytes: who takes longer is cut off, for others wait.
+const (
+	readWithin = 30 * time.Second
+	readBytes  = 8 << 20
+)
 
 // archivedHandler answers with archived rows. An error of which the last line cannot speak cuts the connection off.
 func archivedHandler(archive Archived) http.Handler {
@@ -44,8 +54,9 @@ func archivedHandler(archive Archived) http.Handler {
 			return
 		}
 		end := ending{Problems: []string{}}
-		begun := &begun{ResponseWriter: w, file: "archived.jsonl"}
+		begun := &begun{ResponseWriter: patient{w}, file: "archived.jsonl"}
 		err := archive.ReadArchived(r.Context(), actor, retention.Kind(r.URL.Query().Get("kind")), lines{begun, &end.Rows}, func(err error) {
+			end.Count++
 			if len(end.Problems) < mostProblems {
 				end.Problems = append(end.Problems, fault.Public(err))
 			}
@@ -58,7 +69,22 @@ func archivedHandler(archive Archived) http.Handler {
 			return
 		}
 		_ = json.NewEncoder(begun).Encode(map[string]ending{"end": end}) // a reader who is gone misses it
+		connection := http.NewResponseController(w)
+		if connection.Flush() == nil {
+			_ = connection.SetWriteDeadline(time.Time{}) // it may be used again
+		}
 	})
+}
+
+// patient gives a reader a time for each write.
+type patient struct{ http.ResponseWriter }
+
+// Write implements io.Writer.
+func (p patient) Write(text []byte) (int, error) {
+	within := readWithin * time.Duration(1+len(text)/readBytes)
+	// What cannot be given a time is none of a server, as in tests.
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(within))
+	return p.ResponseWriter.Write(text) //nolint:wrapcheck // io.Writer hands on what the connection says
 }
 
 // lines counts the lines that are written.

@@ -299,6 +299,9 @@ type ApplicationStanding struct {
 
 // May is nil when an actor may do something with the application as it stands.
 func (s ApplicationStanding) May(a Actor, action Action) error {
+	if action == ActionRenameApplication { // any name may be one that others go by
+		return a.May(action)
+	}
 	if err := a.MayIn(action, s.Targets...); err != nil {
 		return err
 	}

@@ -17,6 +17,11 @@ func (c *Command) WarnRules(ctx context.Context, api *client.Client, application
 		fmt.Fprintln(c.ErrOut, "warning: approvals that can no longer be given were not looked up: "+text.Line(err.Error()))
 		return
 	}
+	if application != "" && len(rules) > 0 { // it may be given by a former name
+		if present, err := api.Application(ctx, application); err == nil {
+			application = present.Name
+		}
+	}
 	for _, r := range rules {
 		if application == "" || r.Application != nil && r.Application.Name == application {
 			fmt.Fprintln(c.ErrOut, "warning: "+text.Line(r.String()))

@@ -136,6 +136,8 @@ type Tx interface {
 	// AttachPersonalNotification is AttachNotification for the messages of many members: one statement.
 	AttachPersonalNotification(ctx context.Context, all []core.NotificationMessage, n core.Notification) error
 	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
+	// FormerNames are those by which applications are still found.
+	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)

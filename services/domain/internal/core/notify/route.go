@@ -146,6 +146,8 @@ type facts struct {
 	tiers        []string
 	// environmentIDs are those of environments.
 	environmentIDs []int64
+	// former are the former names of the application.
+	former []string
 }
 
 // route makes messages of a moment, and returns it as what it turned out to be, with how many messages it made for members.
@@ -157,6 +159,13 @@ func (u *UseCases) route(
 		return f.notification, 0, err
 	}
 	n = f.notification
+	if n.ApplicationID != 0 {
+		former, err := tx.FormerNames(ctx, organization, []int64{n.ApplicationID})
+		if err != nil {
+			return n, 0, err
+		}
+		f.former = former[n.ApplicationID]
+	}
 	channels, err := tx.NotificationChannels(ctx, organization)
 	if err != nil {
 		return n, 0, err
@@ -482,7 +491,7 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		return false, ""
 	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
 		return false, ""
-	case !anyOf(c.Applications, []string{n.Application}), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
+	case !anyOf(c.Applications, []string{n.Application}) && !slices.ContainsFunc(c.Applications, f.formerly), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
 		return false, ""
 	case len(c.Labels) > 0 && !core.HasLabels(n.Labels, c.Labels):
 		return false, ""
@@ -509,6 +518,9 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 	}
 	return matches, ""
 }
+
+// formerly is whether an entry of a route is as a whole a former name of the application (D57).
+func (f facts) formerly(one string) bool { return slices.Contains(f.former, one) }
 
 // labelled are labels as expressions read them.
 func labelled(labels map[string]string) map[string]any {

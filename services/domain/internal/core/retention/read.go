@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -12,6 +13,13 @@ import (
 
 // mostObjects is how many objects of the archive a page has.
 const mostObjects = 1000
+
+const (
+	// mostReaders is how many read the archive at once, each of another organization: it bounds the memory that it takes.
+	mostReaders = 8
+	// readerWaits is how long one waits for others who read.
+	readerWaits = 10 * time.Second
+)
 
 // ArchivedPage is a page of the objects of the archive.
 type ArchivedPage struct {
@@ -51,7 +59,8 @@ func (u *UseCases) Archived(ctx context.Context, a core.Actor, kind Kind, after 
 
 // ReadArchived writes the archived rows of a kind as JSON lines: those that the database has recorded as deleted, each once. What is in
 // the bucket and not recorded is not read: it may be another's. An object that is missing, or is not what was stored, is passed to found,
-// and the others are read; the error is Terminal then. One is read at a time in this process, since its objects are read whole.
+// and the others are read; the error is Terminal then. One of an organization reads at a time in this process, and a few of all organizations together,
+// since objects are read whole; who waits too long for that gets Unavailable.
 func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, out io.Writer, found func(error)) error {
 	if err := mayRead(a, kind); err != nil {
 		return err
@@ -63,11 +72,16 @@ func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, ou
 	if err != nil {
 		return err
 	}
-	select {
-	case u.reading <- struct{}{}:
-		defer func() { <-u.reading }()
-	case <-ctx.Done():
-		return fault.Because(ctx.Err(), fault.Unavailable, "others are reading the archive")
+	own, _ := u.readers.LoadOrStore(a.Organization, make(chan struct{}, 1))
+	patience, cancel := context.WithTimeout(ctx, u.patience)
+	defer cancel()
+	for _, room := range []chan struct{}{own.(chan struct{}), u.reading} { //nolint:forcetypeassert // nothing else is stored
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		case <-patience.Done():
+			return fault.Because(patience.Err(), fault.Unavailable, "others are reading the archive; try again later")
+		}
 	}
 	w := Wanted{Organization: a.Organization, Kind: kind, Installation: installation}
 	if w.Recorded, err = AllArchived(ctx, u.store, a.Organization, kind); err != nil {

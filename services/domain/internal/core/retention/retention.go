@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -119,12 +121,23 @@ type UseCases struct {
 	// archive is nil where none is configured: what is deleted is gone.
 	archive Archive
 	counted func(outcome string, rows int)
-	// reading has room for one who reads the archive.
+	// readers has a channel with room for one by organization, and reading has room for all who read the archive.
+	readers sync.Map
 	reading chan struct{}
+	// patience is how long one waits for others who read.
+	patience time.Duration
 }
 
 // New makes the use cases over a store.
-func New(store Store) *UseCases { return &UseCases{store: store, reading: make(chan struct{}, 1)} }
+func New(store Store) *UseCases {
+	return &UseCases{store: store, reading: make(chan struct{}, mostReaders), patience: readerWaits}
+}
+
+// Waiting sets how long one waits for others who read the archive.
+func (u *UseCases) Waiting(patience time.Duration) *UseCases {
+	u.patience = patience
+	return u
+}
 
 // Retention returns the rules of the actor's organization, and the rows that are due by them. It deletes nothing: it is the dry run.
 func (u *UseCases) Retention(ctx context.Context, a core.Actor) (r Retention, err error) {

@@ -17,6 +17,9 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 	}
 	var made core.Application
 	err = core.By(ctx, u.store, a, core.ActionCreateApplication, func(ctx context.Context, tx Tx) error {
+		if err := endAlias(ctx, tx, a, 0, n.Name, ""); err != nil {
+			return err
+		}
 		var err error
 		made, err = tx.AddApplication(ctx, core.Application{Name: n.Name, Description: n.Description})
 		if fault.Is(err, fault.Conflict) {

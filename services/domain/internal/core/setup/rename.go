@@ -2,8 +2,9 @@ package setup
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -30,19 +31,18 @@ func (u *UseCases) RenameApplication(ctx context.Context, a core.Actor, n Renami
 	}
 	a = a.Proposing(n)
 	var renamed core.Application
-	err := core.Within(ctx, u.store, a, core.ActionRenameApplication, func(ctx context.Context, tx Tx) error {
+	// Everywhere, as for the name of a new application and for policies (D51): what policies, also those that rollouts have pinned, say of
+	// names cannot be told from their text, and a name may be a former one of another application.
+	err := core.By(ctx, u.store, a, core.ActionRenameApplication, func(ctx context.Context, tx Tx) error {
 		app, err := tx.LockApplication(ctx, n.ID)
 		if err != nil {
 			return err
 		}
 		renamed = app
-		if err := mayConfigure(ctx, tx, a, core.ActionRenameApplication, app.ID); err != nil {
-			return err
-		}
 		if app.Name == n.Name {
 			return nil
 		}
-		if err := mayBeCalled(ctx, tx, a, app, n.Name); err != nil {
+		if err := boundNames(ctx, tx, a, app, n.Name); err != nil {
 			return err
 		}
 		// Recorded under the former name: policies that name it decide about the change.
@@ -51,6 +51,9 @@ func (u *UseCases) RenameApplication(ctx context.Context, a core.Actor, n Renami
 			Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: app.ID, Name: app.Name},
 		}, map[string]any{"name": app.Name}, map[string]any{"name": n.Name})
 		if err != nil {
+			return err
+		}
+		if err := endAlias(ctx, tx, a, app.ID, n.Name, n.Reason); err != nil {
 			return err
 		}
 		err = tx.RenameApplication(ctx, app.ID, n.Name)
@@ -63,39 +66,45 @@ func (u *UseCases) RenameApplication(ctx context.Context, a core.Actor, n Renami
 			return err
 		}
 		renamed.Name = n.Name
+		if u.chains != nil {
+			if err := u.chains(ctx, tx, a.Organization, app.ID); err != nil {
+				return err
+			}
+		}
 		return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now())
 	})
 	u.wake()
 	return renamed, err
 }
 
-// mayBeCalled is nil where no policy set that is not off names what an application is called or is to be called, or the actor may configure
-// policies everywhere: who configures one application neither takes it past a policy by its name, nor gives it what another name permits
-// (D51).
-func mayBeCalled(ctx context.Context, tx Tx, a core.Actor, app core.Application, name string) error {
+// boundNames refuses another name for an application that has had many, unless it is one of them.
+func boundNames(ctx context.Context, tx Tx, a core.Actor, app core.Application, name string) error {
 	former, err := tx.FormerNames(ctx, a.Organization, []int64{app.ID})
 	if err != nil {
 		return err
 	}
-	if len(former[app.ID]) >= maxFormerNames {
+	if own := former[app.ID]; len(own) >= maxFormerNames && !slices.Contains(own, name) {
 		return fault.New(fault.Refused, "application %q has had %d other names, which is the most", app.Name, maxFormerNames)
 	}
-	denied := a.MayIn(core.ActionPutPolicySet)
-	if denied == nil {
+	return nil
+}
+
+// endAlias writes to the journal of an application that a name which it had finds another one from now on.
+func endAlias(ctx context.Context, tx Tx, a core.Actor, to int64, name, reason string) error {
+	other, err := tx.ApplicationByName(ctx, a.Organization, name)
+	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	sets, err := tx.PolicySets(ctx, a.Organization)
-	if err != nil {
+	if err != nil || other.ID == to || other.Name == name {
 		return err
 	}
-	for _, s := range append(sets, tx.InstallationPolicies()...) {
-		for _, one := range []string{app.Name, name} {
-			// In quotes, or with an escape that may write any letter.
-			if s.Mode != core.PolicyOff && (strings.Contains(s.Text, `"`+one+`"`) || strings.Contains(s.Text, `\`)) {
-				return fault.Because(denied, fault.ClassOf(denied), "the policy set %q may name %q, so that the name takes the right to configure "+
-					"policies of the organization: %s", s.Name, one, fault.Public(denied))
-			}
-		}
+	before, err := json.Marshal(map[string]any{"former_name": name})
+	if err != nil {
+		return fmt.Errorf("encode a former name: %w", err)
 	}
-	return nil
+	return tx.AddChange(ctx, core.Change{
+		Principal: a.Principal(), PrincipalName: a.DisplayName(), Action: core.ActionRenameApplication, ApplicationID: other.ID, Reason: reason,
+		Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: other.ID, Name: other.Name}, Before: before,
+		Detail: fmt.Sprintf("the former name %q finds another application from now on", name),
+	})
 }

@@ -67,6 +67,8 @@ type Tx interface {
 	RenameApplication(ctx context.Context, id int64, name string) error
 	// FormerNames are those of some applications, the latest first; no key for what has none.
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
+	// ApplicationByName finds by present and former names.
+	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
 	// RetireService writes since when a service is retired; nil brings it back.
 	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.

@@ -2,7 +2,11 @@
 // their driver bindings and approvals, pipelines, and archiving. It submits onboardings and setups, and records what they found.
 package setup
 
-import "github.com/lockstep-cd/lockstep/pkg/clock"
+import (
+	"context"
+
+	"github.com/lockstep-cd/lockstep/pkg/clock"
+)
 
 // UseCases changes applications, environments and pipelines.
 //
@@ -16,6 +20,12 @@ type UseCases struct {
 	status  SourceStatus
 	clock   clock.Clock
 	wake    func()
+	chains  func(ctx context.Context, tx Tx, organization, application int64) error
+}
+
+// Chaining has f refuse the name of an application with which chains would come back to where they began.
+func (u *UseCases) Chaining(f func(ctx context.Context, tx Tx, organization, application int64) error) {
+	u.chains = f
 }
 
 // Deps is what UseCases needs.

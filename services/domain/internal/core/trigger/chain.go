@@ -100,8 +100,10 @@ func (d *decision) refusesChain(ctx context.Context, of int64) (string, error) {
 type follower struct {
 	core.Trigger
 	application core.Application
-	labels      map[string]string
-	config      config
+	// former are its former names.
+	former []string
+	labels map[string]string
+	config config
 }
 
 // followers returns the triggers of an organization that follow others, one for each application, by its id.
@@ -111,6 +113,10 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 		ids = append(ids, t.ApplicationID)
 	}
 	applications, err := tx.ApplicationsByID(ctx, organization, core.Distinct(ids))
+	if err != nil {
+		return nil, err
+	}
+	former, err := tx.FormerNames(ctx, organization, core.Distinct(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -125,15 +131,20 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 			continue
 		}
 		if _, two := found[t.ApplicationID]; !two {
-			found[t.ApplicationID] = follower{t, applications[t.ApplicationID], labels[t.ApplicationID], c}
+			found[t.ApplicationID] = follower{t, applications[t.ApplicationID], former[t.ApplicationID], labels[t.ApplicationID], c}
 		}
 	}
 	return found, nil
 }
 
-// follows reports whether the application follows another one.
-func (f follower) follows(head core.Application) bool {
-	return f.application.ID != head.ID && slices.ContainsFunc(f.config.Follows, func(p string) bool { return pattern.Match(p, head.Name) })
+// follows reports whether the application follows another one, which has some former names.
+func (f follower) follows(head core.Application, former []string) bool {
+	return f.application.ID != head.ID && isNamed(f.config.Follows, head, former)
+}
+
+// isNamed reports whether one of some patterns is about an application: by its present name, or as a whole by a former one (D57).
+func isNamed(patterns []string, a core.Application, former []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return pattern.Match(p, a.Name) || slices.Contains(former, p) })
 }
 
 // labelsOf are the labels of applications, by number.
@@ -150,9 +161,9 @@ func labelsOf(ctx context.Context, tx Tx, organization int64, applications []int
 	return found, err
 }
 
-// selects reports whether a block selects an application with some labels (R4-12).
-func (b block) selects(a core.Application, labels map[string]string) bool {
-	named := len(b.Applications) == 0 || slices.ContainsFunc(b.Applications, func(p string) bool { return pattern.Match(p, a.Name) })
+// selects reports whether a block selects an application with some former names and labels (R4-12).
+func (b block) selects(a core.Application, former []string, labels map[string]string) bool {
+	named := len(b.Applications) == 0 || isNamed(b.Applications, a, former)
 	if len(b.Labels) == 0 {
 		return named && len(b.Applications) > 0
 	}
@@ -224,6 +235,10 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 		return nil, core.Application{}, err
 	}
 	head := found[d.trigger.ApplicationID]
+	formerly, err := d.tx.FormerNames(ctx, d.organization, []int64{head.ID})
+	if err != nil {
+		return nil, head, err
+	}
 	var nodes []core.ChainNode
 	taken := map[int64]bool{head.ID: true}
 	add := func(block int, application, trigger int64, skipped string) {
@@ -236,7 +251,7 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 	for i, b := range d.config.Blocks {
 		for _, id := range slices.Sorted(maps.Keys(follow)) {
 			f := follow[id]
-			if taken[id] || !b.selects(f.application, f.labels) || !f.follows(head) {
+			if taken[id] || !b.selects(f.application, f.former, f.labels) || !f.follows(head, formerly[head.ID]) {
 				continue
 			}
 			skipped := ""
@@ -261,7 +276,7 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 				return nil, head, err
 			}
 			why := fmt.Sprintf("%q does not follow %q: none of its triggers of kind chain that are on says so", a.Name, head.Name)
-			if !b.selects(a, labels[a.ID]) {
+			if !b.selects(a, []string{name}, labels[a.ID]) {
 				why = fmt.Sprintf("%q does not have the labels of the block", a.Name)
 			}
 			add(i+1, a.ID, 0, why)

@@ -110,18 +110,23 @@ func (u *UseCases) checkChain(ctx context.Context, tx Tx, organization int64, of
 	for i, b := range c.Blocks {
 		for _, name := range b.named() {
 			field := fmt.Sprintf("/config/blocks/%d/applications", i)
-			if name == of.Name {
-				return invalid(field, "found %q, the application of the trigger; expected others", name)
-			}
-			_, err := tx.ApplicationByName(ctx, organization, name)
+			found, err := tx.ApplicationByName(ctx, organization, name)
 			if fault.Is(err, fault.NotFound) {
 				return invalid(field, "found %.100q, which does not exist; expected names of applications, or patterns with *", name)
 			}
 			if err != nil {
 				return err
 			}
+			if found.ID == of.ID {
+				return invalid(field, "found %q, the application of the trigger; expected others", name)
+			}
 		}
 	}
+	return u.RefuseCircles(ctx, tx, organization, of.ID)
+}
+
+// RefuseCircles refuses what would have chains come back to an application, for as long as the transaction lasts.
+func (u *UseCases) RefuseCircles(ctx context.Context, tx Tx, organization, application int64) error {
 	if err := tx.LockChains(ctx); err != nil {
 		return err
 	}
@@ -129,7 +134,7 @@ func (u *UseCases) checkChain(ctx context.Context, tx Tx, organization int64, of
 	if err != nil {
 		return err
 	}
-	if circle := g.circle(of.ID); len(circle) > 0 {
+	if circle := g.circle(application); len(circle) > 0 {
 		return fault.New(fault.Refused, "chains would come back to where they began: %s; take one of them out of the blocks, or out of follows",
 			strings.Join(circle, " → "))
 	}
@@ -142,6 +147,7 @@ type chainGraph struct {
 	// blocks are those of all triggers of an application.
 	blocks map[int64][]block
 	names  map[int64]core.Application
+	former map[int64][]string
 }
 
 func (u *UseCases) chainGraph(ctx context.Context, tx Tx, organization int64) (chainGraph, error) {
@@ -160,6 +166,9 @@ func (u *UseCases) chainGraph(ctx context.Context, tx Tx, organization int64) (c
 			g.blocks[t.ApplicationID] = append(g.blocks[t.ApplicationID], c.Blocks...)
 		}
 	}
+	if g.former, err = tx.FormerNames(ctx, organization, core.Distinct(ids)); err != nil {
+		return g, err
+	}
 	g.names, err = tx.ApplicationsByID(ctx, organization, core.Distinct(ids))
 	return g, err
 }
@@ -168,7 +177,8 @@ func (u *UseCases) chainGraph(ctx context.Context, tx Tx, organization int64) (c
 func (g chainGraph) after(id int64) []int64 {
 	var found []int64
 	for other, f := range g.followers {
-		if f.follows(g.names[id]) && slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.application, f.labels) }) {
+		if f.follows(g.names[id], g.former[id]) &&
+			slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.application, f.former, f.labels) }) {
 			found = append(found, other)
 		}
 	}

@@ -44,6 +44,8 @@ type Tx interface {
 	rollout.Tx
 	ChainTx
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
+	// FormerNames are those by which applications are still found.
+	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
 	// TriggersOfEvent returns those of kind event that are switched on and have one of the keys of each kind; see eventKeys.
