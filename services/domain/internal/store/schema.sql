@@ -263,6 +263,7 @@ CREATE TABLE cd_applications (
 CREATE TRIGGER cd_applications_keep_changed_name AFTER UPDATE OF name ON cd_applications FOR EACH ROW WHEN ((old.name <> new.name)) EXECUTE FUNCTION cd_keep_former_name();
 CREATE TRIGGER cd_applications_keep_former_name AFTER INSERT ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_keep_former_name();
 CREATE TRIGGER cd_applications_keep_name_ends AFTER INSERT ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_keep_name_ends();
+CREATE TRIGGER cd_applications_rename_cells AFTER UPDATE OF name ON cd_applications FOR EACH ROW WHEN ((old.name <> new.name)) EXECUTE FUNCTION cd_rename_cells();
 CREATE TRIGGER cd_applications_show_cells AFTER UPDATE OF archived_at ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_show_cells();
 CREATE TRIGGER cd_applications_touch BEFORE UPDATE ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_applications.archived_at IS
@@ -4375,8 +4376,10 @@ BEGIN
     SELECT NEW.organization_id, a.id, NEW.environment_id, a.name, NEW.id, NEW.state
     FROM cd_rollouts r JOIN cd_applications a ON a.organization_id = r.organization_id AND a.id = r.application_id
     WHERE r.organization_id = NEW.organization_id AND r.id = NEW.rollout_id
+    FOR KEY SHARE OF a
     ON CONFLICT (organization_id, application_id, environment_id) DO UPDATE
-    SET latest_rollout_environment_id = excluded.latest_rollout_environment_id, latest_state = excluded.latest_state
+    SET latest_rollout_environment_id = excluded.latest_rollout_environment_id, latest_state = excluded.latest_state,
+        application_name = excluded.application_name
     WHERE c.latest_rollout_environment_id IS NULL OR c.latest_rollout_environment_id <= excluded.latest_rollout_environment_id;
     IF NEW.state = 'completed' THEN
         UPDATE cd_cells c SET live_rollout_environment_id = NEW.id, live_version_set_id = r.version_set_id, live_since = NEW.finished_at
@@ -4957,7 +4960,9 @@ BEGIN
     INSERT INTO cd_cells (organization_id, application_id, environment_id, application_name, shown, worst)
     SELECT a.organization_id, a.id, NEW.environment_id, a.name, NEW.current AND a.archived_at IS NULL, cd_worst_health(a.organization_id, a.id, NEW.environment_id)
     FROM cd_applications a WHERE a.organization_id = NEW.organization_id AND a.id = NEW.application_id
-    ON CONFLICT (organization_id, application_id, environment_id) DO UPDATE SET shown = excluded.shown, worst = excluded.worst;
+    FOR KEY SHARE OF a
+    ON CONFLICT (organization_id, application_id, environment_id) DO UPDATE
+    SET shown = excluded.shown, worst = excluded.worst, application_name = excluded.application_name;
     RETURN NULL;
 END $function$;
 
@@ -5148,6 +5153,15 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_unknown_controls IS
     'A release with a new control raises the number that EnterOrganization sets, and replaces the triggers by ones that expect it.';
+
+CREATE OR REPLACE FUNCTION cd_rename_cells()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE cd_cells SET application_name = NEW.name WHERE organization_id = NEW.organization_id AND application_id = NEW.id;
+    RETURN NULL;
+END $function$;
 
 CREATE OR REPLACE FUNCTION cd_review_stopped(stopping text, control bigint, at timestamp with time zone)
  RETURNS bigint
