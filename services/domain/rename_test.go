@@ -94,7 +94,9 @@ func TestNoNameIsTakenToGetPastAPolicy(t *testing.T) {
 	denied("pay")
 	base := `@id("base") permit (principal, action, resource);`
 	for _, text := range []string{
-		`@id("a") forbid (principal, action == Action::"rollout.create", resource) when { resource.name like "shop*" };`,
+		`@id("a") forbid (principal, action == Action::"control.change", resource)
+			when { resource.name like "shop*" && context.action == "setRollbackPolicy" };
+		@id("c") permit (principal, action == Action::"control.change", resource);`,
 		`@id("b") forbid (principal, action == Action::"environment.enter", resource) when { context.application == Application::"shop" };`,
 	} {
 		w.put(policy.NewPolicySet{Name: "named", Text: base + text})
