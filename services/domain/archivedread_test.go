@@ -131,7 +131,7 @@ func TestAnAnswerOfTheArchiveEnds(t *testing.T) {
 	}
 }
 
-// stuckReader reads nothing until it is told to.
+// stuckReader reads nothing until it is released.
 type stuckReader struct{ begun, end chan struct{} }
 
 // Write implements io.Writer.

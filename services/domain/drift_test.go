@@ -197,7 +197,7 @@ func TestDriftAfterAFailedRolloutIsLeftToPeople(t *testing.T) {
 	w.want(w.rolloutCount(), 2)
 }
 
-// R4-11: what people have changed in the pipeline since the last rollout is no drift, and goes along the pipeline: neither is it looked for,
+// R4-11: what people have changed in the pipeline since the last rollout is no drift, and goes along the pipeline: it is neither examined,
 // nor deployed past the environments before.
 func TestAnEditOfThePipelineIsNoDrift(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func (w *timed) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// D65: whoever reads the archive has a time for each write, and the last line says how many problems there are, also of those that it does
+// D65: a reader of the archive has a time for each write, and the last line says how many problems there are, also of those that it does
 // not name.
 func TestTheEndOfTheArchiveCountsProblems(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (t *tx) SaveDriftLook(ctx context.Context, l core.DriftLook) error {
 		OrganizationID: t.organization, ApplicationEnvironmentID: l.ApplicationEnvironmentID, DueAt: l.DueAt, AskedAt: l.AskedAt,
 		PreviewID: orNull(l.PreviewID),
 	})
-	return pg.Classify(err, "save when it is looked for drift in application environment %d", l.ApplicationEnvironmentID)
+	return pg.Classify(err, "save the look for drift in application environment %d", l.ApplicationEnvironmentID)
 }
 
 // DeployedLast implements rollout.Tx.

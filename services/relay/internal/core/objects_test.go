@@ -515,9 +515,9 @@ func TestADryRunStoresNothing(t *testing.T) {
 	}
 }
 
-// R4-11, R4-19: a dry run answers the version of the object as it is, so what it would change is told by the fields; and the label of the
+// R4-11, R4-19: a dry run answers the version of the object as it is, so what it would change shows in the fields; and the label of the
 // installation, which a plan does not know, stays.
-func TestADryRunTellsWhatItWouldChange(t *testing.T) {
+func TestADryRunReportsWhatItWouldChange(t *testing.T) {
 	t.Parallel()
 	c := newCupboard()
 	deployed := func(name string) Object {

@@ -210,7 +210,7 @@ func undisturbed(ctx context.Context, tx Tx, organization, application int64, no
 	return now, nil
 }
 
-// foundDrift records what a driver has found when it looked for drift.
+// foundDrift records what a driver has found when it examined drift.
 func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Preview) error {
 	places, err := tx.ApplicationEnvironmentsByID(ctx, c.Organization, []int64{p.DriftOf})
 	if err != nil {

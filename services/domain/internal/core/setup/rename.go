@@ -32,7 +32,7 @@ func (u *UseCases) RenameApplication(ctx context.Context, a core.Actor, n Renami
 	a = a.Proposing(n)
 	var renamed core.Application
 	// Everywhere, as for the name of a new application and for policies (D51): what policies, also those that rollouts have pinned, say of
-	// names cannot be told from their text, and a name may be a former one of another application.
+	// names cannot be concluded from their text, and a name may be a former one of another application.
 	err := core.By(ctx, u.store, a, core.ActionRenameApplication, func(ctx context.Context, tx Tx) error {
 		app, err := tx.LockApplication(ctx, n.ID)
 		if err != nil {
