@@ -417,8 +417,7 @@ func assemble(
 	}
 	s.store = store.New(store.Deps{
 		Installation: installation, AgentsOf: s.agentsOf,
-		Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied,
-		Publish: outbox.Add,
+		Pool: pool, Claim: s.inbox.Claim, ClaimAll: s.inbox.ClaimAll, Applied: s.inbox.Applied, Publish: outbox.Add,
 	})
 	drivers.Kept = s.store
 	if s.drivers, err = bundle.New(drivers); err != nil {
@@ -497,15 +496,18 @@ func assemble(
 		return nil, err
 	}
 	s.view = view.New(view.Deps{Reads: s.store, Drivers: s.drivers, Flows: flows, Clock: now})
-	if s.chats, err = s.chatAnswers(c, sealer, now); err != nil {
-		return nil, err
-	}
+	s.publishes(c, conn, workflows, now)
+	s.chats, err = s.chatAnswers(c, sealer, now)
+	return s, err
+}
+
+// publishes puts together what readers elsewhere see: feeds, and statuses at forges.
+func (s *service) publishes(c Config, conn eventBus, workflows engineReads, now clock.Clock) {
 	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL, bundle.Flows{})
 	s.forges = forge.New(forge.Deps{
 		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Secrets: events.NewRegistry(conn), Clock: now,
 		URL: c.PublicURL, Wake: s.wakePublishers, Review: s.wakeChores,
 	})
-	return s, nil
 }
 
 // wake signals that something was committed that is to be handed over or published. A wake-up that is lost costs dispatchPoll; the table

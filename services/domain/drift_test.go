@@ -155,8 +155,8 @@ func TestALookThatFindsOutNothing(t *testing.T) {
 	w.want(w.drifts(), "")
 }
 
-// R4-11: where a rollout has failed after it had applied something, what was completed before is not what to compare with: nobody looks, and
-// nothing is deployed again against the policy.
+// R4-11: where a rollout has failed after it had applied something, what was completed before is not what to compare with: nobody looks,
+// and nothing is deployed again against the policy.
 func TestDriftAfterAFailedRolloutIsLeftToPeople(t *testing.T) {
 	t.Parallel()
 	w := drifting(t)
@@ -242,8 +242,8 @@ func TestALookThatFailsKeepsNoneFromItsTurn(t *testing.T) {
 	w.want([]int{failed, looked}, []int{1, 2})
 }
 
-// R4-10, R4-11: drift is one as long as something differs, whatever the values are meanwhile; other objects are another cause, and after three
-// repairs without having been as deployed it is left to people.
+// R4-10, R4-11: drift is one as long as something differs, whatever the values are meanwhile; other objects are another cause, and after
+// three repairs without having been as deployed it is left to people.
 func TestDriftIsOneAsLongAsItLasts(t *testing.T) {
 	t.Parallel()
 	w := drifting(t)

@@ -133,8 +133,11 @@ func TestTheMatrixHasPresentNames(t *testing.T) {
 			f    core.MatrixFilter
 			want []string
 		}{
-			{in, []string{"store"}}, {contains(core.MatrixFilter{}, "store"), []string{"store"}}, {contains(in, "store"), []string{"store"}},
-			{contains(core.MatrixFilter{}, "shop"), shop}, {contains(in, "shop"), nil},
+			{in, []string{"store"}},
+			{contains(core.MatrixFilter{}, "store"), []string{"store"}},
+			{contains(in, "store"), []string{"store"}},
+			{contains(core.MatrixFilter{}, "shop"), shop},
+			{contains(in, "shop"), nil},
 		} {
 			page, _, err := s.view.Matrix(t.Context(), org, c.f, core.Page{First: 50})
 			s.ok(err)

@@ -122,7 +122,7 @@ func lineOf(in *bufio.Reader) (line []byte, err error) {
 		}
 		line = append(line, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err //nolint:wrapcheck // as of bufio.Reader
+			return line, err
 		}
 	}
 }

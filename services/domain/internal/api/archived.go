@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/retention"
@@ -83,7 +84,7 @@ type patient struct{ http.ResponseWriter }
 func (p patient) Write(text []byte) (int, error) {
 	within := readWithin * time.Duration(1+len(text)/readBytes)
 	// What cannot be given a time is none of a server, as in tests.
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(within))
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(clock.System().Now().Add(within))
 	return p.ResponseWriter.Write(text) //nolint:wrapcheck // io.Writer hands on what the connection says
 }
 

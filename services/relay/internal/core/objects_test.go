@@ -169,8 +169,8 @@ func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, d
 	return c.objects[key(ref)], nil
 }
 
-// merged is what the API server answers to a dry run: the object with what is applied, at the version of the object as it is. Labels that the
-// field manager has applied before and does not apply any more are removed.
+// merged is what the API server answers to a dry run: the object with what is applied, at the version of the object as it is. Labels that
+// the field manager has applied before and does not apply any more are removed.
 func merged(before, o Object, manager string) Object {
 	all := Object{}
 	maps.Copy(all, before)

@@ -491,7 +491,8 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		return false, ""
 	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
 		return false, ""
-	case !anyOf(c.Applications, []string{n.Application}) && !slices.ContainsFunc(c.Applications, f.formerly), !anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
+	case !anyOf(c.Applications, []string{n.Application}) && !slices.ContainsFunc(c.Applications, f.formerly),
+		!anyOf(c.Environments, f.environments), !anyOf(tiers, f.tiers):
 		return false, ""
 	case len(c.Labels) > 0 && !core.HasLabels(n.Labels, c.Labels):
 		return false, ""

@@ -59,8 +59,8 @@ func (u *UseCases) Archived(ctx context.Context, a core.Actor, kind Kind, after 
 
 // ReadArchived writes the archived rows of a kind as JSON lines: those that the database has recorded as deleted, each once. What is in
 // the bucket and not recorded is not read: it may be another's. An object that is missing, or is not what was stored, is passed to found,
-// and the others are read; the error is Terminal then. One of an organization reads at a time in this process, and a few of all organizations together,
-// since objects are read whole; who waits too long for that gets Unavailable.
+// and the others are read; the error is Terminal then. One of an organization reads at a time in this
+// process, and a few of all organizations together, since objects are read whole; who waits too long for that gets Unavailable.
 func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, out io.Writer, found func(error)) error {
 	if err := mayRead(a, kind); err != nil {
 		return err
