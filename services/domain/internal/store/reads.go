@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -22,6 +25,9 @@ func (r reader) Organization(ctx context.Context, organization int64) (o core.Or
 func (r reader) ApplicationByName(ctx context.Context, organization int64, name string) (a core.Application, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.ApplicationByName(ctx, organization, name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err = q.ApplicationByFormerName(ctx, organization, name)
+		}
 		a = application(row)
 		return missing(err, "application", name)
 	})

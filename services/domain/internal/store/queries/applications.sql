@@ -17,10 +17,11 @@ SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = 
 SELECT FROM cd_applications WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: ApplicationByName :one
--- By its name, or by one that it had.
-SELECT p.* FROM cd_applications p WHERE p.organization_id = @organization_id AND p.id = COALESCE(
-    (SELECT a.id FROM cd_applications a WHERE a.organization_id = @organization_id AND a.name = @name),
-    (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = @organization_id AND f.name = @name AND f.ended_at IS NULL));
+SELECT * FROM cd_applications WHERE organization_id = @organization_id AND name = @name;
+
+-- name: ApplicationByFormerName :one
+SELECT p.* FROM cd_application_aliases f JOIN cd_applications p ON p.organization_id = f.organization_id AND p.id = f.application_id
+WHERE f.organization_id = @organization_id AND f.name = @name AND f.ended_at IS NULL;
 
 -- name: RenameApplication :execrows
 UPDATE cd_applications SET name = @name WHERE organization_id = @organization_id AND id = @id;

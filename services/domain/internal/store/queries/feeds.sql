@@ -72,5 +72,6 @@ SELECT c.standing, (c.live_version_set_id IS NOT NULL)::boolean AS live FROM cd_
 JOIN cd_applications a ON a.organization_id = b.organization_id AND a.id = b.application_id AND a.archived_at IS NULL
 JOIN cd_cells c ON c.organization_id = a.organization_id AND c.application_id = a.id AND c.shown
 JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
-WHERE b.organization_id = @organization_id AND b.enabled AND e.name = @environment AND (a.name = @application
-    OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = @organization_id AND f.name = @application AND f.ended_at IS NULL));
+WHERE b.organization_id = @organization_id AND b.enabled AND (a.name = @application
+    OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = @organization_id AND f.name = @application AND f.ended_at IS NULL))
+    AND e.name = @environment;

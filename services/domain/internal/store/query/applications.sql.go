@@ -11,13 +11,30 @@ import (
 	"time"
 )
 
-const applicationByName = `-- name: ApplicationByName :one
-SELECT p.id, p.organization_id, p.name, p.description, p.archived_at, p.created_at, p.updated_at FROM cd_applications p WHERE p.organization_id = $1 AND p.id = COALESCE(
-    (SELECT a.id FROM cd_applications a WHERE a.organization_id = $1 AND a.name = $2),
-    (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = $1 AND f.name = $2 AND f.ended_at IS NULL))
+const applicationByFormerName = `-- name: ApplicationByFormerName :one
+SELECT p.id, p.organization_id, p.name, p.description, p.archived_at, p.created_at, p.updated_at FROM cd_application_aliases f JOIN cd_applications p ON p.organization_id = f.organization_id AND p.id = f.application_id
+WHERE f.organization_id = $1 AND f.name = $2 AND f.ended_at IS NULL
 `
 
-// By its name, or by one that it had.
+func (q *Queries) ApplicationByFormerName(ctx context.Context, organizationID int64, name string) (Application, error) {
+	row := q.db.QueryRow(ctx, applicationByFormerName, organizationID, name)
+	var i Application
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.Name,
+		&i.Description,
+		&i.ArchivedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const applicationByName = `-- name: ApplicationByName :one
+SELECT id, organization_id, name, description, archived_at, created_at, updated_at FROM cd_applications WHERE organization_id = $1 AND name = $2
+`
+
 func (q *Queries) ApplicationByName(ctx context.Context, organizationID int64, name string) (Application, error) {
 	row := q.db.QueryRow(ctx, applicationByName, organizationID, name)
 	var i Application

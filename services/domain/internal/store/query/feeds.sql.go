@@ -16,8 +16,9 @@ SELECT c.standing, (c.live_version_set_id IS NOT NULL)::boolean AS live FROM cd_
 JOIN cd_applications a ON a.organization_id = b.organization_id AND a.id = b.application_id AND a.archived_at IS NULL
 JOIN cd_cells c ON c.organization_id = a.organization_id AND c.application_id = a.id AND c.shown
 JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
-WHERE b.organization_id = $1 AND b.enabled AND e.name = $2 AND (a.name = $3
-    OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = $1 AND f.name = $3 AND f.ended_at IS NULL))
+WHERE b.organization_id = $1 AND b.enabled AND (a.name = $2
+    OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = $1 AND f.name = $2 AND f.ended_at IS NULL))
+    AND e.name = $3
 `
 
 type BadgeStateRow struct {
@@ -25,8 +26,8 @@ type BadgeStateRow struct {
 	Live     bool
 }
 
-func (q *Queries) BadgeState(ctx context.Context, organizationID int64, environment string, application string) (BadgeStateRow, error) {
-	row := q.db.QueryRow(ctx, badgeState, organizationID, environment, application)
+func (q *Queries) BadgeState(ctx context.Context, organizationID int64, application string, environment string) (BadgeStateRow, error) {
+	row := q.db.QueryRow(ctx, badgeState, organizationID, application, environment)
 	var i BadgeStateRow
 	err := row.Scan(&i.Standing, &i.Live)
 	return i, err
