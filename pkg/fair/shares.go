@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Shares limits how much of something one holder may have at a time, such as a tenant of requests to other servers: who has as much waits,
-// and others do not. The zero value is ready to use; it must not be copied. It is safe for concurrent use. Holders without anything take no
-// memory.
+// Shares limits how many of something each holder has at a time, such as how many requests of a tenant are in progress. A holder that has
+// as many waits; other holders do not. The zero value is ready to use; it must not be copied. It is safe for concurrent use. Holders
+// without anything take no memory.
 type Shares[K comparable] struct {
 	mu sync.Mutex
 	of map[K]*share
@@ -16,12 +16,12 @@ type Shares[K comparable] struct {
 // share is what one holder may have.
 type share struct {
 	taken chan struct{}
-	// users are those that have a part of it, or wait for one.
+	// users are the callers that have one, or wait for one.
 	users int
 }
 
-// Acquire takes one part of the share of a holder, who may have as many as most, in the order of the calls. most is the same in all calls
-// for a holder. An error is that of ctx, and then there is nothing to release.
+// Acquire takes one for a holder, which may have as many as most, in the order of the calls. most is the same in all calls for a holder. If
+// ctx ends first, Acquire returns its error, and nothing was taken.
 func (s *Shares[K]) Acquire(ctx context.Context, holder K, most int) (release func(), err error) {
 	own := s.enter(holder, most)
 	select {

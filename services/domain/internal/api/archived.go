@@ -35,7 +35,7 @@ type ending struct {
 	Problems []string `json:"problems"`
 }
 
-// A reader gets so long for so many bytes: who takes longer is cut off, for others wait.
+// A reader has readWithin for each write, and as long again for every readBytes of it. A slower one is cut off, since others wait.
 const (
 	readWithin = 30 * time.Second
 	readBytes  = 8 << 20
@@ -44,14 +44,8 @@ const (
 // archivedHandler answers with archived rows. An error of which the last line cannot speak cuts the connection off.
 func archivedHandler(archive Archived) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		actor, ok := core.ActorFrom(r.Context())
+		actor, ok := readerOf(w, r)
 		if !ok {
-			unauthenticated(w, "found nobody; expected a token")
-			return
-		}
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			http.Error(w, "found method "+r.Method+"; expected GET", http.StatusMethodNotAllowed)
 			return
 		}
 		end := ending{Problems: []string{}}
@@ -83,7 +77,7 @@ type patient struct{ http.ResponseWriter }
 // Write implements io.Writer.
 func (p patient) Write(text []byte) (int, error) {
 	within := readWithin * time.Duration(1+len(text)/readBytes)
-	// What cannot be given a time is none of a server, as in tests.
+	// An error is that of a writer without a connection, as in tests.
 	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(clock.System().Now().Add(within))
 	return p.ResponseWriter.Write(text) //nolint:wrapcheck // io.Writer hands on what the connection says
 }

@@ -23,14 +23,8 @@ type Export interface {
 // exportHandler answers with a file. An error after its first byte cuts the connection off: a file without a signature is not whole.
 func exportHandler(e Export) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		actor, ok := core.ActorFrom(r.Context())
+		actor, ok := readerOf(w, r)
 		if !ok {
-			unauthenticated(w, "found nobody; expected a token")
-			return
-		}
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			http.Error(w, "found method "+r.Method+"; expected GET", http.StatusMethodNotAllowed)
 			return
 		}
 		var bounds [2]*time.Time
@@ -47,6 +41,21 @@ func exportHandler(e Export) http.Handler {
 		}
 		known(w, "export", err)
 	})
+}
+
+// readerOf is who reads a file. Any other method than GET, and nobody, are refused here.
+func readerOf(w http.ResponseWriter, r *http.Request) (core.Actor, bool) {
+	actor, ok := core.ActorFrom(r.Context())
+	if !ok {
+		unauthenticated(w, "found nobody; expected a token")
+		return actor, false
+	}
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "found method "+r.Method+"; expected GET", http.StatusMethodNotAllowed)
+		return actor, false
+	}
+	return actor, true
 }
 
 // instant is a parameter that is a time; nil where it is absent.

@@ -1114,7 +1114,7 @@ CREATE TRIGGER cd_drift_looks_touch BEFORE UPDATE ON cd_drift_looks FOR EACH ROW
 COMMENT ON TABLE cd_drift_looks IS
     'One for each application environment that a version set is live in.';
 COMMENT ON COLUMN cd_drift_looks.due_at IS
-    'When it is looked next; NULL for not before another rollout has arrived there, for its driver cannot look.';
+    'When its driver is to look next; NULL for not until another rollout has arrived there.';
 COMMENT ON COLUMN cd_drift_looks.preview_id IS
     'The preview by which its driver looks or has looked last; an answer of another one is too late.';
 
@@ -4529,7 +4529,7 @@ BEGIN
     RETURN NULL;
 END $function$;
 COMMENT ON FUNCTION cd_look_for_drift IS
-    'Whatever release has deployed there, it is looked at.';
+    'A look follows each deployment, of whichever release of the service.';
 
 CREATE OR REPLACE FUNCTION cd_mark_forge_end()
  RETURNS trigger

@@ -59,8 +59,8 @@ func (u *UseCases) Archived(ctx context.Context, a core.Actor, kind Kind, after 
 
 // ReadArchived writes the archived rows of a kind as JSON lines: those that the database has recorded as deleted, each once. What is in
 // the bucket and not recorded is not read: it may be another's. An object that is missing, or is not what was stored, is passed to found,
-// and the others are read; the error is Terminal then. One of an organization reads at a time in this
-// process, and a few of all organizations together, since objects are read whole; who waits too long for that gets Unavailable.
+// and the others are read; the error is Terminal then. One of an organization reads at a time in this process, and a few of all
+// organizations together, since objects are read whole. A caller that does not get a turn in time gets Unavailable.
 func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, out io.Writer, found func(error)) error {
 	if err := mayRead(a, kind); err != nil {
 		return err
@@ -72,17 +72,11 @@ func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, ou
 	if err != nil {
 		return err
 	}
-	own, _ := u.readers.LoadOrStore(a.Organization, make(chan struct{}, 1))
-	patience, cancel := context.WithTimeout(ctx, u.patience)
-	defer cancel()
-	for _, room := range []chan struct{}{own.(chan struct{}), u.reading} { //nolint:forcetypeassert // nothing else is stored
-		select {
-		case room <- struct{}{}:
-			defer func() { <-room }()
-		case <-patience.Done():
-			return fault.Because(patience.Err(), fault.Unavailable, "others are reading the archive; try again later")
-		}
+	leave, err := u.enter(ctx, a.Organization)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	w := Wanted{Organization: a.Organization, Kind: kind, Installation: installation}
 	if w.Recorded, err = AllArchived(ctx, u.store, a.Organization, kind); err != nil {
 		return err
@@ -91,6 +85,25 @@ func (u *UseCases) ReadArchived(ctx context.Context, a core.Actor, kind Kind, ou
 		return nil
 	}
 	return u.archive.Read(ctx, w, out, found)
+}
+
+// enter waits until an organization may read the archive. leave ends its reading.
+func (u *UseCases) enter(ctx context.Context, organization int64) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, u.patience)
+	defer cancel()
+	release, err := u.readers.Acquire(ctx, organization, 1)
+	if err == nil {
+		if err = u.reading.Acquire(ctx, organization); err != nil {
+			release()
+		}
+	}
+	if err != nil {
+		return nil, fault.Because(err, fault.Unavailable, "others are reading the archive; try again later")
+	}
+	return func() {
+		u.reading.Release()
+		release()
+	}, nil
 }
 
 // AllArchived are all objects of the archive whose rows of a kind were deleted.

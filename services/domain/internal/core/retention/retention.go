@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fair"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -121,16 +121,16 @@ type UseCases struct {
 	// archive is nil where none is configured: what is deleted is gone.
 	archive Archive
 	counted func(outcome string, rows int)
-	// readers has a channel with room for one by organization, and reading has room for all who read the archive.
-	readers sync.Map
-	reading chan struct{}
+	// readers are the organizations that read the archive, each once at a time, and reading has a place for each of all readers.
+	readers fair.Shares[int64]
+	reading *fair.Slots
 	// patience is how long one waits for others who read.
 	patience time.Duration
 }
 
 // New makes the use cases over a store.
 func New(store Store) *UseCases {
-	return &UseCases{store: store, reading: make(chan struct{}, mostReaders), patience: readerWaits}
+	return &UseCases{store: store, reading: fair.NewSlots(mostReaders), patience: readerWaits}
 }
 
 // Waiting sets how long one waits for others who read the archive.

@@ -24,7 +24,7 @@ import (
 const (
 	// driftWindow is how long after a rollout nobody looks.
 	driftWindow = 5 * time.Minute
-	// driftAgain is how soon it is tried again while a rollout is under way.
+	// driftAgain is the pause before the next try while a rollout is under way.
 	driftAgain = time.Minute
 	// driftKept is how long the answers of drivers can be looked at.
 	driftKept = time.Hour
@@ -81,7 +81,7 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 	return false, nil
 }
 
-// lookNow has a driver look, and stores when it is looked again.
+// lookNow has a driver look, and stores when to look next.
 func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look core.DriftLook, next time.Time) error {
 	due, err := u.look(ctx, tx, organization, &look, next)
 	if forPeople(err) { // such as a version set that is vetoed
@@ -97,7 +97,7 @@ func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look 
 	return tx.SaveDriftLook(ctx, look)
 }
 
-// putOffLook has what could not be looked at be looked at later.
+// putOffLook postpones a look that failed.
 func (u *UseCases) putOffLook(ctx context.Context, organization int64, failed core.DriftLook, due time.Time) error {
 	return u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		look, exists, err := tx.DriftLook(ctx, failed.ApplicationEnvironmentID)
@@ -109,7 +109,7 @@ func (u *UseCases) putOffLook(ctx context.Context, organization int64, failed co
 	})
 }
 
-// look has a driver look, and returns when it is looked again; zero for not before another rollout has arrived there.
+// look has a driver look, and returns when to look next; zero for not until another rollout has arrived there.
 func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *core.DriftLook, next time.Time) (time.Time, error) {
 	places, err := tx.ApplicationEnvironmentsByID(ctx, organization, []int64{look.ApplicationEnvironmentID})
 	if err != nil {

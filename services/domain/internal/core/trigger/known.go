@@ -10,16 +10,15 @@ import (
 
 // mostKnown bounds the text of the configurations that are kept as they were read, each with an allowance for what is beside its text.
 const (
-	mostKnown     = 16 << 20
-	knownBeside   = 1 << 10
-	digestOfKnown = sha256.Size
+	mostKnown   = 16 << 20
+	knownBeside = 1 << 10
 )
 
 // configs are configurations that were read already, by the digest of their kind and text. They are shared: nobody changes them.
 type configs struct {
 	mu    sync.Mutex
 	bytes int
-	all   map[[digestOfKnown]byte]knownConfig
+	all   map[[sha256.Size]byte]knownConfig
 }
 
 type knownConfig struct {
@@ -45,11 +44,11 @@ func (u *UseCases) read(kind core.TriggerKind, text json.RawMessage) (config, er
 }
 
 // keep adds one, in the place of any others if there is no room.
-func (k *configs) keep(digest [digestOfKnown]byte, one knownConfig, most int) {
+func (k *configs) keep(digest [sha256.Size]byte, one knownConfig, most int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.all == nil {
-		k.all = map[[digestOfKnown]byte]knownConfig{}
+		k.all = map[[sha256.Size]byte]knownConfig{}
 	}
 	if _, known := k.all[digest]; known {
 		return

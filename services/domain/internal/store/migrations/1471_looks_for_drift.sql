@@ -1,4 +1,4 @@
--- When it is looked whether what runs is still what was deployed, where no observer says so (R4-11).
+-- When drivers look whether what runs is still what was deployed, where no observer reports it (R4-11).
 
 -- +goose Up
 CREATE TABLE cd_drift_looks (
@@ -19,7 +19,7 @@ CREATE INDEX cd_drift_looks_due ON cd_drift_looks (organization_id, due_at) WHER
 CREATE INDEX cd_drift_looks_due_in_all ON cd_drift_looks (due_at) WHERE due_at IS NOT NULL;
 CREATE TRIGGER cd_drift_looks_touch BEFORE UPDATE ON cd_drift_looks FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_drift_looks IS 'One for each application environment that a version set is live in.';
-COMMENT ON COLUMN cd_drift_looks.due_at IS 'When it is looked next; NULL for not before another rollout has arrived there, for its driver cannot look.';
+COMMENT ON COLUMN cd_drift_looks.due_at IS 'When its driver is to look next; NULL for not until another rollout has arrived there.';
 COMMENT ON COLUMN cd_drift_looks.preview_id IS 'The preview by which its driver looks or has looked last; an answer of another one is too late.';
 
 ALTER TABLE cd_rollout_previews ADD COLUMN drift_of bigint;
@@ -36,7 +36,7 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_look_for_drift IS 'Whatever release has deployed there, it is looked at.';
+COMMENT ON FUNCTION cd_look_for_drift IS 'A look follows each deployment, of whichever release of the service.';
 CREATE TRIGGER cd_cells_look_for_drift AFTER UPDATE OF live_rollout_environment_id ON cd_cells FOR EACH ROW
     WHEN (NEW.live_rollout_environment_id IS NOT NULL AND NEW.live_rollout_environment_id IS DISTINCT FROM OLD.live_rollout_environment_id)
     EXECUTE FUNCTION cd_look_for_drift();

@@ -48,9 +48,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Those of applications that were renamed before.
+-- Those of applications that were renamed before, of all organizations.
+ALTER TABLE cd_cells NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE cd_applications NO FORCE ROW LEVEL SECURITY;
 UPDATE cd_cells c SET application_name = a.name FROM cd_applications a
 WHERE a.organization_id = c.organization_id AND a.id = c.application_id AND c.application_name <> a.name;
+ALTER TABLE cd_applications FORCE ROW LEVEL SECURITY;
+ALTER TABLE cd_cells FORCE ROW LEVEL SECURITY;
 
 -- +goose Down
 -- +goose StatementBegin

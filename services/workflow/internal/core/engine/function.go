@@ -110,7 +110,7 @@ func (e *Engine) attempt(ctx context.Context, op history.Op, call activity.Call)
 }
 
 // attempts calls a Function until its answer is final; enter is called before each attempt, and what it returns after it. A call that
-// has not entered before its deadline is not made.
+// still waits to enter at its deadline is not made.
 func (e *Engine) attempts(
 	ctx context.Context, op history.Op, call activity.Call, enter func(activity.Function) (leave func(), err error),
 ) (history.Completion, bool) {
