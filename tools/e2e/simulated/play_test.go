@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 		t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
 	}
 	for _, s := range all {
-		if s.Metrics || s.Workflows || s.Applies || s.Real { // the simulated cluster measures nothing, has no Argo Server, and merges no fields
+		if s.Metrics || s.Workflows || s.Applies { // the simulated cluster measures nothing, has no Argo Server, and merges no fields
 			continue
 		}
 		queue := together

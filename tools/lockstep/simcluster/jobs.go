@@ -43,7 +43,7 @@ func statusOfJob(o apiserver.Object, now time.Time) map[string]any {
 		return ended("Failed", "", why)
 	}
 	if pod.Map("spec", "nodeSelector") == nil {
-		return ended("Complete", "", "Reached expected number of succeeded pods")
+		return ended("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
 	}
 	began, err := time.Parse(time.RFC3339, o.Text("metadata", "creationTimestamp"))
 	deadline, bounded := o.Number("spec", "activeDeadlineSeconds")
