@@ -701,7 +701,7 @@ type DriftLook struct {
 	OrganizationID           int64
 	ID                       int64
 	ApplicationEnvironmentID int64
-	// When it is looked next; NULL for not before another rollout has arrived there, for its driver cannot look.
+	// When its driver is to look next; NULL for not until another rollout has arrived there.
 	DueAt   *time.Time
 	AskedAt *time.Time
 	// The preview by which its driver looks or has looked last; an answer of another one is too late.
