@@ -4129,12 +4129,16 @@ COMMENT ON FUNCTION cd_forget_forge_comments IS
 
 CREATE OR REPLACE FUNCTION cd_forget_forge_marks(done bigint[])
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
-    WITH gone AS (DELETE FROM cd_forge_marks WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY(done) RETURNING 1) SELECT count(*) FROM gone
-$function$;
+DECLARE changed bigint;
+BEGIN
+    DELETE FROM cd_forge_marks WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY (done);
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
 COMMENT ON FUNCTION cd_forget_forge_marks IS
     'A mark is done with once what it is about was looked at.';
 
@@ -4266,10 +4270,12 @@ COMMENT ON FUNCTION cd_forget_signals IS
 
 CREATE OR REPLACE FUNCTION cd_forget_statuses(latest bigint)
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
+DECLARE changed bigint;
+BEGIN
     WITH made AS (
         SELECT * FROM cd_check_statuses WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = latest
     ), old AS (
@@ -4277,22 +4283,26 @@ AS $function$
           ON s.organization_id = m.organization_id AND s.version_set_id = m.version_set_id AND s.environment_id = m.environment_id AND s.key = m.key
          AND s.principal_type = m.principal_type AND s.principal_id = m.principal_id
         ORDER BY s.id DESC OFFSET 20
-    ), gone AS (
-        DELETE FROM cd_check_statuses s USING old WHERE s.organization_id = old.organization_id AND s.id = old.id RETURNING 1
     )
-    SELECT count(*) FROM gone
-$function$;
+    DELETE FROM cd_check_statuses s USING old WHERE s.organization_id = old.organization_id AND s.id = old.id;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
 COMMENT ON FUNCTION cd_forget_statuses IS
     'Deletes what the reporter of a status has reported about its key and subject before the last 20.';
 
 CREATE OR REPLACE FUNCTION cd_forget_stops(rollout bigint, keep text[])
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
-    WITH gone AS (DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND rollout_id = rollout AND NOT (gate_id = ANY(keep)) RETURNING 1) SELECT count(*) FROM gone
-$function$;
+DECLARE changed bigint;
+BEGIN
+    DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND rollout_id = rollout AND NOT (gate_id = ANY (keep));
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
 COMMENT ON FUNCTION cd_forget_stops IS
     'Stops are no record: the journal of the rollout has them.';
 
@@ -4578,13 +4588,14 @@ COMMENT ON FUNCTION cd_mark_forge_stop IS
 
 CREATE OR REPLACE FUNCTION cd_mark_forge_subject(of_organization bigint, of_application bigint, of_set bigint)
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO cd_forge_marks (organization_id, application_id, version_set_id, due_at)
     SELECT of_organization, of_application, of_set, 'epoch'
     WHERE EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = of_organization AND m.application_id = of_application AND m.enabled)
-       OR EXISTS (SELECT FROM cd_forge_hooks h WHERE h.organization_id = of_organization AND h.removed_at IS NULL)
-$function$;
+       OR EXISTS (SELECT FROM cd_forge_hooks h WHERE h.organization_id = of_organization AND h.removed_at IS NULL);
+END $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
     'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
 
@@ -5165,18 +5176,21 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION cd_review_stopped(stopping text, control bigint, at timestamp with time zone)
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
+DECLARE changed bigint;
+BEGIN
     WITH stopped AS (
-        DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND kind = stopping AND control_id = control RETURNING organization_id, rollout_id
-    ), due AS (
-        INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) SELECT DISTINCT organization_id, rollout_id, at FROM stopped
-        ON CONFLICT DO NOTHING RETURNING 1
+        DELETE FROM cd_passage_stops WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND kind = stopping AND control_id = control
+        RETURNING organization_id, rollout_id
     )
-    SELECT count(*) FROM due
-$function$;
+    INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at) SELECT DISTINCT s.organization_id, s.rollout_id, at FROM stopped s
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
 COMMENT ON FUNCTION cd_review_stopped IS
     'What a control has stopped is evaluated again, and waits for it no longer.';
 
@@ -5209,12 +5223,16 @@ COMMENT ON FUNCTION cd_run_deadlines IS
 
 CREATE OR REPLACE FUNCTION cd_settle_reviews(done bigint[])
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
-    WITH gone AS (DELETE FROM cd_passage_reviews WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY(done) RETURNING 1) SELECT count(*) FROM gone
-$function$;
+DECLARE changed bigint;
+BEGIN
+    DELETE FROM cd_passage_reviews WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND id = ANY (done);
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
 COMMENT ON FUNCTION cd_settle_reviews IS
     'Reviews are no record: what came of them is in the journals.';
 

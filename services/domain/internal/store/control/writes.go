@@ -360,7 +360,9 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 	if len(r.Environments) > 0 {
 		environments, _ = json.Marshal(r.Environments) // texts by text: never fails
 	}
-	rows, err := w.Q.LatestCheckStatuses(ctx, w.Entered, []int64{r.VersionSetID})
+	rows, err := w.Q.LatestStatusesOfCheck(ctx, query.LatestStatusesOfCheckParams{
+		OrganizationID: w.Entered, VersionSetID: r.VersionSetID, EnvironmentID: r.EnvironmentID, Key: r.Key,
+	})
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "read statuses of checks")
 	}

@@ -58,6 +58,12 @@ SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, princip
 WHERE organization_id = @organization_id AND version_set_id = ANY(@ids::bigint[])
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC;
 
+-- name: LatestStatusesOfCheck :many
+-- Of one subject and key, the latest of each reporter.
+SELECT DISTINCT ON (principal_type, principal_id) * FROM cd_check_statuses
+WHERE organization_id = @organization_id AND version_set_id = @version_set_id AND environment_id = @environment_id AND key = @key
+ORDER BY principal_type, principal_id, id DESC;
+
 -- name: VersionSetOfCommit :many
 -- Which version sets a commit has brought to an environment, the latest first.
 SELECT DISTINCT r.version_set_id FROM cd_deployment_snapshots s

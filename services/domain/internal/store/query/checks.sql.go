@@ -409,6 +409,63 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 	return items, nil
 }
 
+const latestStatusesOfCheck = `-- name: LatestStatusesOfCheck :many
+SELECT DISTINCT ON (principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments FROM cd_check_statuses
+WHERE organization_id = $1 AND version_set_id = $2 AND environment_id = $3 AND key = $4
+ORDER BY principal_type, principal_id, id DESC
+`
+
+type LatestStatusesOfCheckParams struct {
+	OrganizationID int64
+	VersionSetID   int64
+	EnvironmentID  int64
+	Key            string
+}
+
+// Of one subject and key, the latest of each reporter.
+func (q *Queries) LatestStatusesOfCheck(ctx context.Context, arg LatestStatusesOfCheckParams) ([]CheckStatus, error) {
+	rows, err := q.db.Query(ctx, latestStatusesOfCheck,
+		arg.OrganizationID,
+		arg.VersionSetID,
+		arg.EnvironmentID,
+		arg.Key,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CheckStatus
+	for rows.Next() {
+		var i CheckStatus
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.ApplicationID,
+			&i.EnvironmentID,
+			&i.VersionSetID,
+			&i.Key,
+			&i.Phase,
+			&i.Description,
+			&i.Link,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.PrincipalName,
+			&i.ObservedAt,
+			&i.Asks,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Environments,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockReporter = `-- name: LockReporter :exec
 SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(
     '/', 'lockstep/report', current_schema(), $1::bigint, $2::bigint, $3::bigint, $4::text, $5::text
