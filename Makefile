@@ -116,6 +116,7 @@ test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" ad
 cluster: ## Build the real cluster of the end-to-end tests, once (35 minutes the first time)
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/workflows.sh
+	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/flux.sh
 
 # Only where a scenario with metrics is played: building it takes minutes.
 METRIC_SCENARIOS := analysis
@@ -125,14 +126,19 @@ E2E_PROMETHEUS   := $(if $(filter-out -v,$(E2E_FLAGS)),$(if $(filter $(METRIC_SC
 WORKFLOW_SCENARIOS := $(notdir $(wildcard tools/e2e/scenarios/workflows-*))
 E2E_WORKFLOWS      := $(if $(filter-out -v,$(E2E_FLAGS)),$(filter $(WORKFLOW_SCENARIOS) --measure-workflows,$(E2E_FLAGS)),all)
 
+# Only where a scenario with Flux is played.
+FLUX_SCENARIOS := flux
+E2E_FLUX       := $(if $(filter-out -v,$(E2E_FLAGS)),$(filter $(FLUX_SCENARIOS),$(E2E_FLAGS)),all)
+
 .PHONY: e2e
-e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD, Argo Rollouts and Argo Workflows (E2E_FLAGS="-v canary")
+e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD, Argo Rollouts, Argo Workflows and Flux (E2E_FLAGS="-v canary")
 	@programs=$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh); \
 	workflows=$(if $(E2E_WORKFLOWS),$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/workflows.sh)); \
+	flux=$(if $(E2E_FLUX),$$(XDG_CACHE_HOME="$(CACHE)" tools/cluster/flux.sh)); \
 	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	echo "building lockstep (the first time takes minutes)" >&2; \
 	go build -o "$$out/e2e" ./tools/e2e; \
-	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" --workflows "$$workflows" $(addprefix --prometheus ,$(E2E_PROMETHEUS)) --scenarios tools/e2e/scenarios $(E2E_FLAGS)
+	"$$out/e2e" --programs "$$programs" --kustomize "$(KUSTOMIZE)" --helm "$(HELM)" --workflows "$$workflows" --flux "$$flux" $(addprefix --prometheus ,$(E2E_PROMETHEUS)) --scenarios tools/e2e/scenarios $(E2E_FLAGS)
 
 .PHONY: e2e-charts
 e2e-charts: ## Install, upgrade, roll back and uninstall the charts on a real API server

@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string) (err error) {
 	helm := flags.String("helm", "", "`program` that Argo CD renders charts with")
 	prometheus := flags.String("prometheus", "", "`program` that scenarios with metrics need")
 	workflows := flags.String("workflows", "", "`folder` that tools/cluster/workflows.sh has printed, which scenarios with workflows need")
+	fluxPrograms := flags.String("flux", "", "`folder` that tools/cluster/flux.sh has printed, which scenarios with Flux need")
 	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
 	argoFigures := flags.Int("measure-workflows", 0, "measure what a relay needs for so many Argo `Workflows` at once, instead of running scenarios")
 	if err := flags.Parse(args); err != nil {
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if *figures == 0 && *argoFigures == 0 {
-		if err := playable(all, *prometheus, *workflows); err != nil {
+		if err := playable(all, *prometheus, *workflows, *fluxPrograms); err != nil {
 			return err
 		}
 	}
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string) (err error) {
 	clk := clock.System()
 	began := clk.Now()
 	config := cluster.Config{
-		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Workflows: *workflows,
+		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Workflows: *workflows, Flux: *fluxPrograms,
 		Dir: filepath.Join(data, "cluster"), Log: log,
 	}
 	if *figures > 0 || *argoFigures > 0 {
@@ -102,10 +103,13 @@ func run(ctx context.Context, args []string) (err error) {
 }
 
 // playable is an error if a scenario needs a program that there is not.
-func playable(all []scenario.Scenario, prometheus, workflows string) error {
+func playable(all []scenario.Scenario, prometheus, workflows, flux string) error {
 	for _, s := range all {
 		if s.Workflows && workflows == "" {
 			return fmt.Errorf("scenario %s: found no --workflows, expected the folder of the programs", s.Name)
+		}
+		if s.Flux && flux == "" {
+			return fmt.Errorf("scenario %s: found no --flux, expected the folder of the programs", s.Name)
 		}
 		if s.Metrics && prometheus == "" {
 			return fmt.Errorf("scenario %s: found no --prometheus, expected the path of the program", s.Name)
@@ -177,7 +181,8 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 		c.Stop()
 		return nil, nil, err
 	}
-	set = append(set, "relay.allow_apply=[deployments.apps, services, configmaps]")
+	set = append(set, "relay.allow_apply=[deployments.apps, services, configmaps]",
+		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay),
 		Fast: true, Set: set, Log: log,

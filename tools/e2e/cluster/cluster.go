@@ -34,6 +34,8 @@ type Config struct {
 	Prometheus string
 	// Workflows is the folder that tools/cluster/workflows.sh prints; empty for a cluster without Argo Workflows.
 	Workflows string
+	// Flux is the folder that tools/cluster/flux.sh prints; empty for a cluster without Flux.
+	Flux string
 	// Audit is the account whose requests the API server records in AuditFile; empty for none.
 	Audit string
 	// Dir keeps data and logs.
@@ -114,6 +116,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	if err := c.startWorkflows(ctx); err != nil {
+		return err
+	}
+	if err := c.startFlux(ctx); err != nil {
 		return err
 	}
 	if err := c.startMetrics(ctx); err != nil {

@@ -23,14 +23,15 @@ const (
 
 // prepare creates the folder, the ports and the credentials.
 func (c *Cluster) prepare() error {
-	for _, name := range []string{"log", "etcd", "certificates", "home/.kube", "tmp", "gpg", "argocd"} {
+	for _, name := range []string{"log", "etcd", "certificates", "home/.kube", "tmp", "gpg", "argocd", "flux"} {
 		if err := os.MkdirAll(c.path(name), 0o700); err != nil {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
 	var err error
 	if c.ports, c.reserved, err = port.ChooseFor("etcd", "etcd-peer", "apiserver", "controller-manager", "scheduler", "redis", "repo-server",
-		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok", "prometheus", "argo-server"); err != nil {
+		"repo-server-metrics", "application-controller", "rollouts", "rollouts-metrics", "kwok", "prometheus", "argo-server",
+		"source-health", "source-storage", "kustomize-health"); err != nil {
 		return err
 	}
 	if err := c.writeKey(); err != nil {

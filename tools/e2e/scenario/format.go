@@ -30,6 +30,9 @@ type Scenario struct {
 	Metrics bool `yaml:"metrics"`
 	// Workflows requires Argo Workflows with its server, which only the real cluster has: ${argo} is the server's URL.
 	Workflows bool `yaml:"workflows"`
+	// Flux requires its source and kustomize controllers, which only the real cluster has. ${git:username} and ${git:password} are what they
+	// sign in with.
+	Flux bool `yaml:"flux"`
 	// Applies is whether Lockstep applies objects by itself, which the simulated cluster refuses.
 	Applies bool `yaml:"applies"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.

@@ -70,10 +70,7 @@ func (b *broken) add(ctx context.Context, c Cluster, images []string) error {
 
 // Prepare gives Argo CD the credentials of the stack's Git server.
 func (p *Place) Prepare(ctx context.Context) error {
-	git := p.Stack.Endpoints().Git // http://user:password@host:port
-	_, rest, _ := strings.Cut(git, "://")
-	login, host, _ := strings.Cut(rest, "@")
-	user, password, _ := strings.Cut(login, ":")
+	user, password, host := p.gitLogin()
 	return p.Cluster.Apply(ctx, []byte(fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata:
@@ -82,6 +79,14 @@ metadata:
   labels: {argocd.argoproj.io/secret-type: repo-creds}
 stringData: {type: git, url: "http://%s/", username: %q, password: %q, forceHttpBasicAuth: "true"}
 `, host, user, password)))
+}
+
+// gitLogin is how the stack's Git server is signed in to.
+func (p *Place) gitLogin() (user, password, host string) {
+	_, rest, _ := strings.Cut(p.Stack.Endpoints().Git, "://") // http://user:password@host:port
+	login, host, _ := strings.Cut(rest, "@")
+	user, password, _ = strings.Cut(login, ":")
+	return user, password, host
 }
 
 // run is the state of a running scenario.
@@ -146,7 +151,8 @@ func (r *run) connectAll(ctx context.Context) {
 
 // expand fills in placeholders.
 func (r *run) expand(ctx context.Context, text string) string {
-	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name)}
+	user, password, _ := r.gitLogin()
+	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name), "${git:username}", user, "${git:password}", password}
 	if measuring, ok := r.Cluster.(Measuring); ok {
 		pairs = append(pairs, "${prometheus}", measuring.Metrics())
 	}
