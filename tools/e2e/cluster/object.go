@@ -44,6 +44,7 @@ func resources() map[string]resource {
 		"Stage": {"stages", false}, "AppProject": {"appprojects", true}, "Application": {"applications", true},
 		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true}, "AnalysisTemplate": {"analysistemplates", true},
 		"Workflow": {"workflows", true}, "WorkflowTemplate": {"workflowtemplates", true}, "ClusterLogs": {"clusterlogs", false},
+		"GitRepository": {"gitrepositories", true}, "Kustomization": {"kustomizations", true},
 		"Role": {"roles", true}, "RoleBinding": {"rolebindings", true}, "ServiceAccount": {"serviceaccounts", true},
 	}
 }
