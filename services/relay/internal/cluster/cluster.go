@@ -111,12 +111,19 @@ func (c *Cluster) Get(ctx context.Context, ref core.Ref) (core.Object, error) {
 
 // List reads the objects of a selection, in all namespaces if it names none.
 func (c *Cluster) List(ctx context.Context, s core.Selection, limit int) (all []core.Object, more bool, err error) {
+	all, next, err := c.page(ctx, s, limit, "")
+	more = next != "" || len(all) > limit // a server may ignore the limit
+	return all[:min(len(all), limit)], more, err
+}
+
+// page reads one page of a selection: from the first object or from where another page has ended.
+func (c *Cluster) page(ctx context.Context, s core.Selection, limit int, from string) (all []core.Object, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	ref := core.Ref{Kind: s.Kind, Namespace: s.Namespace, Name: "of any name"}
 	r, err := c.resolve(ctx, s.Kind)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	var client dynamic.ResourceInterface = c.api.Resource(r.gvr)
 	if r.namespaced && s.Namespace != "" {
@@ -124,17 +131,19 @@ func (c *Cluster) List(ctx context.Context, s core.Selection, limit int) (all []
 	}
 	var list *unstructured.UnstructuredList
 	err = c.ask(ctx, func() error {
-		list, err = client.List(ctx, metav1.ListOptions{LabelSelector: s.Labels, Limit: int64(limit)})
+		list, err = client.List(ctx, metav1.ListOptions{LabelSelector: s.Labels, Limit: int64(limit), Continue: from})
 		return err //nolint:wrapcheck // classified below
 	})
-	if err != nil {
-		return nil, false, classify(err, "list", ref)
+	switch {
+	case apierrors.IsResourceExpired(err):
+		return nil, "", fault.Because(err, fault.Conflict, "%s: the list was read too slowly", ref)
+	case err != nil:
+		return nil, "", classify(err, "list", ref)
 	}
 	for _, u := range list.Items {
 		all = append(all, u.Object)
 	}
-	more = list.GetContinue() != "" || len(all) > limit // a server may ignore the limit
-	return all[:min(len(all), limit)], more, nil
+	return all, list.GetContinue(), nil
 }
 
 // Create creates one object. If it exists by now the error is Conflict, so that the caller reads it again.

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -320,5 +323,46 @@ func TestTheEndOfALog(t *testing.T) {
 	text, err := c.Logs(t.Context(), core.LogRequest{Namespace: "shop", Pod: "api", Container: "main", Lines: 5, Bytes: 7})
 	if err != nil || text != "xthe end" {
 		t.Errorf("found %q, %v", text, err)
+	}
+}
+
+// Issue 20: a selection of any size is read page by page, and from the first again when the API server has forgotten where a page ended.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	pages := map[string]string{"": "second", "second": "third", "third": ""}
+	forgotten := ""
+	c := open(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/shop/configmaps") {
+			respond(w, 200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list"]}]}`)
+			return
+		}
+		from, limit, labels := r.URL.Query().Get("continue"), r.URL.Query().Get("limit"), r.URL.Query().Get("labelSelector")
+		next, known := pages[from]
+		if !known || limit != strconv.Itoa(pageSize) || labels != "a=b" {
+			t.Errorf("found the request %s", r.URL)
+		}
+		if from != "" && from == forgotten {
+			respond(w, 410, status(410, "Expired"))
+			return
+		}
+		respond(w, 200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"continue":"`+next+`"},"items":[`+
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"after-`+from+`"}}]}`)
+	})
+	read := func() (names []string, err error) {
+		of := core.Selection{Kind: core.Kind{APIVersion: "v1", Kind: "ConfigMap"}, Namespace: "shop", Labels: "a=b"}
+		err = c.Pages(t.Context(), of, func(page []core.Object) {
+			for _, o := range page {
+				name, _, _ := unstructured.NestedString(o, "metadata", "name")
+				names = append(names, name)
+			}
+		})
+		return names, err
+	}
+	if names, err := read(); err != nil || !slices.Equal(names, []string{"after-", "after-second", "after-third"}) {
+		t.Errorf("found %q, %v", names, err)
+	}
+	forgotten = "third"
+	if names, err := read(); !fault.Is(err, fault.Conflict) || len(names) != 2 {
+		t.Errorf("forgotten: found %q, %v, expected the conflict that is tried again", names, err)
 	}
 }

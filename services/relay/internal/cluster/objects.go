@@ -62,6 +62,23 @@ func (c *Cluster) Resources(ctx context.Context) ([]core.Resource, error) {
 	return all, nil
 }
 
+// pageSize is how many objects one request of Pages reads.
+const pageSize = 500
+
+// Pages reads all objects of a selection. The API server knows for minutes only where a page ends.
+func (c *Cluster) Pages(ctx context.Context, s core.Selection, page func([]core.Object)) error {
+	for from := ""; ; {
+		all, next, err := c.page(ctx, s, pageSize, from)
+		if err != nil {
+			return err
+		}
+		page(all)
+		if from = next; from == "" {
+			return nil
+		}
+	}
+}
+
 // Apply sends a server-side apply.
 func (c *Cluster) Apply(ctx context.Context, ref core.Ref, o core.Object, manager string, dryRun bool) (core.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)

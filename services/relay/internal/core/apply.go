@@ -436,49 +436,72 @@ func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest) (prune
 			places = append(places, place{res, namespace})
 		}
 	}
-	pruned, kept = []any{}, []any{}
-	var mu sync.Mutex
-	err = each(len(places), func(i int) error {
-		p := places[i]
-		s := Selection{Kind: p.res.Kind, Namespace: p.namespace, Labels: LabelOwner + "=" + call.Owner}
-		var all []Object
-		err := r.persist(ctx, Ref{Kind: p.res.Kind, Namespace: p.namespace, Name: "of any name"}, func() (err error) {
-			all, _, err = r.cluster.List(ctx, s, maxObjects)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, o := range all {
-			ref := Ref{Kind: p.res.Kind, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name")}
-			if want.Keep[ref.identity()] || foreign(call, o) || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
-				continue
-			}
-			keeps := annotation(o, annotationPrune) == "false" || annotation(o, annotationHelm) == "keep"
-			if !keeps && !want.DryRun {
-				if err := checkWeights(call, ref); err != nil {
-					return err
-				}
-				if err := r.pruneOne(ctx, ref, o); err != nil {
-					return err
-				}
-			}
-			mu.Lock()
-			if keeps {
-				kept = append(kept, ref.named(nil))
-			} else {
-				pruned = append(pruned, ref.named(nil))
-			}
-			mu.Unlock()
-		}
-		return nil
+	found := make([]leftovers, len(places))
+	err = each(len(places), func(i int) (err error) {
+		found[i], err = r.leftovers(ctx, call, want, places[i].res.Kind, places[i].namespace)
+		return err
 	})
-	return pruned, kept, err
+	if err != nil {
+		return nil, nil, err
+	}
+	var all leftovers
+	for _, f := range found {
+		all.pruned, all.kept = append(all.pruned, f.pruned...), append(all.kept, f.kept...)
+	}
+	if !want.DryRun {
+		err = each(len(all.pruned), func(i int) error { return r.pruneOne(ctx, all.pruned[i]) })
+	}
+	return namedAll(all.pruned), namedAll(all.kept), err
 }
 
-func (r *Runner) pruneOne(ctx context.Context, ref Ref, o Object) error {
-	return r.persist(ctx, ref, func() error {
-		err := r.objects.Delete(ctx, ref, o.text("metadata", "uid"), "background")
+// leftovers are the owner's objects that a call neither applies nor keeps: those to prune, and those that ask to be kept.
+type leftovers struct{ pruned, kept []leftover }
+
+type leftover struct {
+	ref Ref
+	uid string
+}
+
+// leftovers finds those of a kind in a namespace.
+func (r *Runner) leftovers(ctx context.Context, call Call, want ApplyRequest, kind Kind, namespace string) (found leftovers, err error) {
+	s := Selection{Kind: kind, Namespace: namespace, Labels: LabelOwner + "=" + call.Owner}
+	err = r.persist(ctx, Ref{Kind: kind, Namespace: namespace, Name: "of any name"}, func() error {
+		found = leftovers{}
+		return r.objects.Pages(ctx, s, func(page []Object) {
+			for _, o := range page {
+				ref := Ref{Kind: kind, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name")}
+				if want.Keep[ref.identity()] || foreign(call, o) || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
+					continue
+				}
+				one := leftover{ref, o.text("metadata", "uid")}
+				if annotation(o, annotationPrune) == "false" || annotation(o, annotationHelm) == "keep" {
+					found.kept = append(found.kept, one)
+				} else {
+					found.pruned = append(found.pruned, one)
+				}
+			}
+		})
+	})
+	if want.DryRun {
+		return found, err
+	}
+	for _, one := range found.pruned {
+		err = cmp.Or(err, checkWeights(call, one.ref))
+	}
+	return found, err
+}
+
+func namedAll(all []leftover) []any {
+	named := make([]any, len(all))
+	for i, one := range all {
+		named[i] = one.ref.named(nil)
+	}
+	return named
+}
+
+func (r *Runner) pruneOne(ctx context.Context, o leftover) error {
+	return r.persist(ctx, o.ref, func() error {
+		err := r.objects.Delete(ctx, o.ref, o.uid, "background")
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}

@@ -57,6 +57,8 @@ type Objects interface {
 	Resource(ctx context.Context, k Kind) (Resource, error)
 	// Resources returns the kinds whose objects can be listed and deleted, each in one version.
 	Resources(ctx context.Context) ([]Resource, error)
+	// Pages hands over all objects of a selection, a page at a time. After an error they have to be read again from the first.
+	Pages(ctx context.Context, s Selection, page func([]Object)) error
 	// Apply is a server-side apply by a field manager, and returns the object afterwards. Fields that belong to another manager are an
 	// *Error with CodeConflict that names field and manager; a uid of another object is Conflict. With dryRun nothing is stored.
 	Apply(ctx context.Context, ref Ref, o Object, manager string, dryRun bool) (Object, error)

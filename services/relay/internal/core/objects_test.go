@@ -91,7 +91,25 @@ func (c *cupboard) Get(_ context.Context, ref Ref) (Object, error) {
 	return nil, fault.New(fault.NotFound, "%s does not exist", ref)
 }
 
-func (c *cupboard) List(_ context.Context, s Selection, _ int) (all []Object, more bool, err error) {
+func (c *cupboard) List(_ context.Context, s Selection, limit int) (all []Object, more bool, err error) {
+	all = c.selected(s)
+	return all[:min(limit, len(all))], len(all) > limit, nil
+}
+
+func (c *cupboard) Pages(_ context.Context, s Selection, page func([]Object)) error {
+	for i, some := range slices.Collect(slices.Chunk(c.selected(s), 2)) {
+		c.mu.Lock()
+		err := c.next(fmt.Sprintf("page %d", i+1))
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		page(some)
+	}
+	return nil
+}
+
+func (c *cupboard) selected(s Selection) (all []Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	label, value, _ := strings.Cut(s.Labels, "=")
@@ -102,7 +120,7 @@ func (c *cupboard) List(_ context.Context, s Selection, _ int) (all []Object, mo
 			all = append(all, o)
 		}
 	}
-	return all, false, nil
+	return all
 }
 
 func (c *cupboard) Create(_ context.Context, ref Ref, o Object) error {
@@ -270,6 +288,45 @@ func TestApplyAndPrune(t *testing.T) {
 	again := c.run(t, objectLimits(), FunctionApply, args)
 	if again.Err != nil || again.Value["unchanged"] != 2 || len(c.objects) != 11 {
 		t.Errorf("again: %+v, %d objects", again, len(c.objects))
+	}
+}
+
+// Issue 20: everything that the owner no longer has is pruned, however many objects it has by then, also if the cluster does not say all of
+// them at the first attempt. A call names each once.
+func TestPruneSeesAllObjectsOfTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]map[string][]error{
+		"at once": nil,
+		"away":    {"page 2": {fault.New(fault.Unavailable, "away")}, "page 3": {fault.New(fault.Conflict, "expired")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCupboard()
+			c.fail = fail
+			const old = 2*maxObjects + 7
+			for i := range old {
+				c.put("v1", "ConfigMap", "shop", fmt.Sprintf("old-%04d", i), shopOwner, manager(shopOwner))
+			}
+			before, prune := len(c.objects), func(more string) int {
+				answer := c.run(t, objectLimits(), FunctionApply, applyArgs(`,"prune":true`+more, manifest("v1", "ConfigMap", "shop", "a")))
+				names := map[string]bool{}
+				pruned, _ := answer.Value["pruned"].([]any)
+				for _, o := range pruned {
+					names[fmt.Sprint(o)] = true
+				}
+				if answer.Err != nil || len(names) < old || len(names) != len(pruned) {
+					t.Errorf("%s: %v, %d pruned, %d of them different", more, answer.Err, len(pruned), len(names))
+				}
+				return len(pruned)
+			}
+			dry := prune(`,"dry_run":true`)
+			if len(c.objects) != before {
+				t.Errorf("the dry run left %d of %d objects", len(c.objects), before)
+			}
+			if pruned := prune(""); pruned != dry || len(c.objects) != before+1-pruned {
+				t.Errorf("%d pruned, %d in the dry run, %d of %d objects are left", pruned, dry, len(c.objects), before)
+			}
+		})
 	}
 }
 
