@@ -113,22 +113,22 @@ test: ## Run every test that needs no real cluster (TEST_FLAGS="-race -run X" ad
 	@go test -timeout 30m $(TEST_FLAGS) work
 
 .PHONY: cluster
-cluster: ## Build the real cluster of the end-to-end tests, once (35 minutes the first time)
+cluster: ## Build the real cluster of the end-to-end tests, once (40 minutes the first time)
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/build.sh
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/workflows.sh
 	@XDG_CACHE_HOME="$(CACHE)" tools/cluster/flux.sh
 
 # Only where a scenario with metrics is played: building it takes minutes.
 METRIC_SCENARIOS := analysis
-E2E_PROMETHEUS   := $(if $(filter-out -v,$(E2E_FLAGS)),$(if $(filter $(METRIC_SCENARIOS),$(E2E_FLAGS)),$(PROMETHEUS)),$(PROMETHEUS))
+E2E_PROMETHEUS   := $(if $(filter-out -v --cost,$(E2E_FLAGS)),$(if $(filter $(METRIC_SCENARIOS),$(E2E_FLAGS)),$(PROMETHEUS)),$(PROMETHEUS))
 
 # Only where a scenario with Argo Workflows is played.
 WORKFLOW_SCENARIOS := $(notdir $(wildcard tools/e2e/scenarios/workflows-*))
-E2E_WORKFLOWS      := $(if $(filter-out -v,$(E2E_FLAGS)),$(filter $(WORKFLOW_SCENARIOS) --measure-workflows,$(E2E_FLAGS)),all)
+E2E_WORKFLOWS      := $(if $(filter-out -v --cost,$(E2E_FLAGS)),$(filter $(WORKFLOW_SCENARIOS) --measure-workflows,$(E2E_FLAGS)),all)
 
-# Only where a scenario with Flux is played.
+# Only where a scenario with Flux is played, which CI does not: building its controllers takes minutes.
 FLUX_SCENARIOS := flux
-E2E_FLUX       := $(if $(filter-out -v,$(E2E_FLAGS)),$(filter $(FLUX_SCENARIOS),$(E2E_FLAGS)),all)
+E2E_FLUX       := $(if $(filter-out -v --cost,$(E2E_FLAGS)),$(filter $(FLUX_SCENARIOS),$(E2E_FLAGS)),all)
 
 .PHONY: e2e
 e2e: $(KUSTOMIZE) $(HELM) $(E2E_PROMETHEUS) ## Run the end-to-end scenarios on a real Kubernetes with Argo CD, Argo Rollouts, Argo Workflows and Flux (E2E_FLAGS="-v canary")

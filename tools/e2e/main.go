@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string) (err error) {
 	prometheus := flags.String("prometheus", "", "`program` that scenarios with metrics need")
 	workflows := flags.String("workflows", "", "`folder` that tools/cluster/workflows.sh has printed, which scenarios with workflows need")
 	fluxPrograms := flags.String("flux", "", "`folder` that tools/cluster/flux.sh has printed, which scenarios with Flux need")
+	cost := flags.Bool("cost", false, "print with each act the relay's requests to the API server and its memory (with -v)")
 	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
 	argoFigures := flags.Int("measure-workflows", 0, "measure what a relay needs for so many Argo `Workflows` at once, instead of running scenarios")
 	if err := flags.Parse(args); err != nil {
@@ -83,7 +84,7 @@ func run(ctx context.Context, args []string) (err error) {
 		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Workflows: *workflows, Flux: *fluxPrograms,
 		Dir: filepath.Join(data, "cluster"), Log: log,
 	}
-	if *figures > 0 || *argoFigures > 0 {
+	if *figures > 0 || *argoFigures > 0 || *cost {
 		config.Audit = cluster.Relay
 	}
 	place, stop, err := start(ctx, data, config)
@@ -98,6 +99,8 @@ func run(ctx context.Context, args []string) (err error) {
 		return take(ctx, place, *figures, pid)
 	case *argoFigures > 0:
 		return takeWorkflows(ctx, place, *argoFigures, pid)
+	case *cost:
+		place.Cost = measure.Cost(pid, measure.Audit(filepath.Join(config.Dir, "log", "audit.log")))
 	}
 	return play(ctx, place, all)
 }

@@ -218,6 +218,16 @@ func memory(pidFile string) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
+// Cost is what a relay has used so far.
+func Cost(relayPID string, count Counter) func(context.Context) (scenario.Cost, error) {
+	return func(ctx context.Context) (c scenario.Cost, err error) {
+		if c.Memory, c.Peak, err = memory(relayPID); err == nil {
+			c.Calls, err = count(ctx)
+		}
+		return c, err
+	}
+}
+
 // Audit counts the requests in an API server's audit log.
 func Audit(file string) Counter {
 	return func(context.Context) (map[string]int, error) { return calls(file) }

@@ -41,6 +41,8 @@ type Scenario struct {
 	Environments []Environment `yaml:"environments"`
 	// Files are the repository's content instead of generated manifests, by path. ${unreleased:api} is the image that a team would write.
 	Files map[string]string `yaml:"files"`
+	// Repeated are further ones, each of which repeats a text. ${number} counts from 1.
+	Repeated map[string]Repeat `yaml:"repeated"`
 	// Manifests are edited before they are committed.
 	Manifests []Edit `yaml:"manifests"`
 	// Acts in their order.
@@ -65,6 +67,12 @@ type Environment struct {
 	Driver       string         `yaml:"driver"`
 	DriverConfig map[string]any `yaml:"driver_config"`
 	Own          map[string]any `yaml:"own"`
+}
+
+// Repeat is a text, and how often it is repeated.
+type Repeat struct {
+	Times int    `yaml:"times"`
+	Text  string `yaml:"text"`
 }
 
 // Edit replaces text in the manifests.

@@ -98,13 +98,16 @@ func (r *run) remove(ctx context.Context, o Object) error {
 
 // available waits for a ready pod of a workload.
 func (r *run) available(ctx context.Context, o Object) error {
-	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, o.Namespace)
+	objects, err := r.Cluster.Resource(o.APIVersion, o.Kind, r.expand(ctx, o.Namespace))
 	if err != nil {
 		return err
 	}
 	return r.world.Await(ctx, o.Kind+" "+o.Name+" to have a ready pod", func() (string, bool, error) {
 		found, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
-		if err != nil {
+		switch {
+		case apierrors.IsNotFound(err):
+			return "it does not exist", false, nil
+		case err != nil:
 			return "", false, away(err)
 		}
 		ready, _, _ := unstructured.NestedInt64(found.Object, "status", "readyReplicas")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,36 @@ type Place struct {
 	Cluster Cluster
 	Clock   clock.Clock
 	Log     *slog.Logger
-	broken  broken
+	// Cost returns what the relay has used so far; nil if that is not printed with each act.
+	Cost   func(context.Context) (Cost, error)
+	broken broken
+}
+
+// Cost is what a relay uses.
+type Cost struct {
+	// Calls counts the requests to the API server, by verb.
+	Calls map[string]int
+	// Memory is the resident memory now, and Peak is its maximum, in bytes.
+	Memory, Peak int64
+}
+
+// since is what was used since an earlier look, as a line of a log has it.
+func (c Cost) since(before Cost) []any {
+	all := map[string]int{}
+	for verb, n := range c.Calls {
+		if n -= before.Calls[verb]; n > 0 {
+			all[verb] = n
+		}
+	}
+	return []any{"requests", all, "memory_mb", c.Memory >> 20, "peak_mb", c.Peak >> 20}
+}
+
+// cost is what the relay has used so far; nothing if that is not printed.
+func (p *Place) cost(ctx context.Context) (Cost, error) {
+	if p.Cost == nil {
+		return Cost{}, nil
+	}
+	return p.Cost(ctx)
 }
 
 // broken holds the images whose pods never become ready, of all scenarios.
@@ -126,12 +156,32 @@ func (p *Place) Run(ctx context.Context, s Scenario) error {
 	defer r.thawAll(context.WithoutCancel(ctx))
 	defer r.connectAll(context.WithoutCancel(ctx))
 	for i, act := range s.Acts {
-		began := p.Clock.Now()
-		if err := r.act(ctx, act); err != nil {
+		if err := r.logged(ctx, i+1, act); err != nil {
 			return fmt.Errorf("act %d (%s): %w", i+1, act.fields()[0], err)
 		}
-		p.Log.InfoContext(ctx, "act", "scenario", s.Name, "act", i+1, "what", act.fields()[0], "ms", p.Clock.Now().Sub(began).Milliseconds())
 	}
+	return nil
+}
+
+// logged does an act, and prints how long it took and what it cost.
+func (r *run) logged(ctx context.Context, number int, act Act) error {
+	before, err := r.cost(ctx)
+	if err != nil {
+		return err
+	}
+	began := r.Clock.Now()
+	if err := r.act(ctx, act); err != nil {
+		return err
+	}
+	with := []any{"scenario", r.scenario.Name, "act", number, "what", act.fields()[0], "ms", r.Clock.Now().Sub(began).Milliseconds()}
+	if r.Cost != nil {
+		after, err := r.cost(ctx)
+		if err != nil {
+			return err
+		}
+		with = append(with, after.since(before)...)
+	}
+	r.Log.InfoContext(ctx, "act", with...)
 	return nil
 }
 
@@ -250,6 +300,14 @@ func (r *run) files(ctx context.Context) map[string]string {
 	files := map[string]string{}
 	for path, text := range r.scenario.Files {
 		files[path] = r.expand(ctx, text)
+	}
+	for path, repeat := range r.scenario.Repeated {
+		text := r.expand(ctx, repeat.Text)
+		var all strings.Builder
+		for i := range repeat.Times {
+			all.WriteString(strings.ReplaceAll(text, "${number}", strconv.Itoa(i+1)))
+		}
+		files[path] = all.String()
 	}
 	return files
 }

@@ -470,7 +470,8 @@ func (r *Runner) leftovers(ctx context.Context, call Call, want ApplyRequest, ki
 		return r.objects.Pages(ctx, s, func(page []Object) {
 			for _, o := range page {
 				ref := Ref{Kind: kind, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name")}
-				if want.Keep[ref.identity()] || foreign(call, o) || !appliedBy(o, manager(call.Owner)) || o.text("metadata", "deletionTimestamp") != "" {
+				ours := !foreign(call, o) && appliedBy(o, manager(call.Owner))
+				if !ours || want.Keep[ref.identity()] || o.text("metadata", "deletionTimestamp") != "" {
 					continue
 				}
 				one := leftover{ref, o.text("metadata", "uid")}
