@@ -3,7 +3,7 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, test } from 'vitest'
 import { controlOf, SchemaForm } from '../src/form/SchemaForm'
 import { humanise, optionWords, wordsFor } from '../src/form/copy'
-import { withDefaults, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
+import { fields, validate, withDefaults, withField, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
 import { boats, functions, machines } from './drivers'
 
 const render = (root: Schema, value: Json, findings: Finding[] = []) =>
@@ -57,4 +57,52 @@ test('a text of many lines, such as a template, has room for them', () => {
   const html = render({ type: 'object', properties: { template: { type: 'string', gitlabUi: { widget: 'code' } } } }, { template: 'a:\n  b' })
   expect(controls(html)).toEqual(['template:textarea'])
   expect(html).toContain('a:\n  b</textarea>')
+})
+
+describe('alternatives', () => {
+  const text = { type: 'string' }
+  const root: Schema = {
+    type: 'object',
+    required: ['namespace'],
+    oneOf: [{ required: ['repository_url', 'files'] }, { required: ['helm'] }],
+    properties: {
+      namespace: text,
+      branch: text,
+      repository_url: text,
+      files: { type: 'array', minItems: 1, items: text },
+      helm: { type: 'object', properties: { chart: text, version: text } },
+      prune: { type: 'boolean' },
+      deadline: { type: 'number' },
+      labels: { type: 'array', items: text },
+    },
+  }
+  const said = (value: Json) => validate(root, root, value).map((f) => f.message)
+
+  test('what is needed is named where the form begins', () => {
+    const message = 'Exactly one of these is needed: Repository url and Files; Helm.'
+    expect(said({ namespace: 'shop' })).toEqual([message])
+    expect(said({ namespace: 'shop', repository_url: 'r', files: ['a'], helm: { chart: 'c' } })).toEqual([message])
+    expect(said({ namespace: 'shop', helm: { chart: 'c' } })).toEqual([])
+    const html = render(root, {}, [{ path: [], message }])
+    expect(html.indexOf(message)).toBeGreaterThan(-1)
+    expect(html.indexOf(message)).toBeLessThan(html.indexOf('data-field'))
+  })
+  test('the fields of alternatives are not folded away', () => {
+    const html = render(root, {})
+    const folded = html.indexOf('<details')
+    expect(html.slice(folded)).toContain('4 optional settings')
+    for (const name of ['namespace', 'repository_url', 'helm/chart']) expect(html.indexOf(`data-field="${name}"`)).toBeLessThan(folded)
+    for (const name of ['branch', 'prune', 'deadline']) expect(html.indexOf(`data-field="${name}"`)).toBeGreaterThan(folded)
+  })
+  test('what was emptied again is no alternative', () => {
+    const field = (name: string) => fields(root, root, {}).find((f) => f.name === name)!
+    let value = withField({ namespace: 'shop', repository_url: 'r', files: ['a'] }, field('helm'), { chart: 'c' })
+    expect(said(value)).toHaveLength(1)
+    value = withField(value, field('helm'), { chart: undefined })
+    expect(said(value)).toEqual([])
+    value = withField(value, field('files'), [])
+    expect(value.files).toBeUndefined()
+    expect(withField(value, field('labels'), []).labels).toEqual([]) // a list that may be empty
+    expect(withField({}, { ...field('helm'), required: true }, {}).helm).toEqual({})
+  })
 })

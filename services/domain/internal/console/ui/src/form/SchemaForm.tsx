@@ -3,7 +3,7 @@
 import { useId, useState } from 'react'
 import { Field, Problem } from '../parts/form'
 import { optionWords, wordsFor } from './copy'
-import { blank, fields, isRecord, type Field as SchemaField, resolve, typeOf, type Finding, type Json, type Schema, type SchemaObject } from './schema'
+import { blank, choices, fields, isRecord, type Field as SchemaField, resolve, typeOf, withField, type Finding, type Json, type Schema, type SchemaObject } from './schema'
 
 export interface FormContext {
   root: Schema
@@ -29,13 +29,19 @@ interface NodeProps {
 
 export function SchemaForm(props: { context: FormContext; value: unknown; onChange: (value: Json) => void }) {
   const { context, value, onChange } = props
-  return <Properties context={context} schema={context.root} path={[]} value={isRecord(value) ? value : {}} onChange={onChange} />
+  return (
+    <>
+      <Problem message={messageAt(context, [])} />
+      <Properties context={context} schema={context.root} path={[]} value={isRecord(value) ? value : {}} onChange={onChange} />
+    </>
+  )
 }
 
 function Properties(props: { context: FormContext; schema: Schema; path: string[]; value: Json; onChange: (value: Json) => void }) {
   const { context, schema, path, value, onChange } = props
   const all = fields(context.root, schema, value)
-  const optional = all.filter((f) => !f.required)
+  const needed = choices(context.root, schema, value)
+  const optional = all.filter((f) => !f.required && !needed.has(f.name))
   const node = (f: SchemaField) => (
     <Node
       key={f.name}
@@ -44,14 +50,14 @@ function Properties(props: { context: FormContext; schema: Schema; path: string[
       path={[...path, f.name]}
       value={value[f.name]}
       required={f.required}
-      onChange={(next) => onChange({ ...value, [f.name]: next })}
+      onChange={(next) => onChange(withField(value, f, next))}
     />
   )
   if (optional.length < manyOptional || optional.length === all.length) return <>{all.map(node)}</>
   const wrong = optional.some((f) => context.findings.some((x) => [...path, f.name].every((p, i) => x.path[i] === p)))
   return (
     <>
-      {all.filter((f) => f.required).map(node)}
+      {all.filter((f) => !optional.includes(f)).map(node)}
       <details className="optional" open={wrong || undefined}>
         <summary>{optional.length} optional settings</summary>
         {optional.map(node)}
@@ -105,6 +111,7 @@ function ObjectNode({ context, schema, path, value, onChange }: NodeProps) {
   return (
     <fieldset className="group">
       <legend>{words.label}</legend>
+      {words.help && <p className="help">{words.help}</p>}
       <Problem message={messageAt(context, path)} />
       <Properties context={context} schema={schema} path={path} value={isRecord(value) ? value : {}} onChange={onChange} />
     </fieldset>

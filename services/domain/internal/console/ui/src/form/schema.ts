@@ -1,6 +1,8 @@
 // An interpreter of the part of JSON Schema 2020-12 that drivers' schemas use. Visibility and validation read the same
 // if/then/else: what an active branch refuses with `false` is not shown, and not sent (R29). The server decides.
 
+import { humanise } from './copy'
+
 export type Schema = boolean | SchemaObject
 export interface SchemaObject {
   $ref?: string
@@ -128,6 +130,19 @@ export function fields(root: Schema, schema: Schema, value: unknown): Field[] {
   return [...merged].flatMap(([name, property]) => (property === false ? [] : [{ name, schema: property, required: required.has(name) }]))
 }
 
+/** The fields of which a schema with alternatives needs some. */
+export function choices(root: Schema, schema: Schema, value: unknown): Set<string> {
+  const alternatives = active(root, schema, value).flatMap((s) => (typeof s === 'boolean' ? [] : [...(s.oneOf ?? []), ...(s.anyOf ?? [])]))
+  return new Set(alternatives.flatMap((one) => (typeof one === 'boolean' ? [] : (one.required ?? []))))
+}
+
+/** The value after a change of a field. A group of which nothing is left, and a list that must not be empty, are not there unless they are
+ * required: a schema with alternatives would take them for one. */
+export function withField(value: Json, field: Field, next: unknown): Json {
+  const empty = isRecord(next) ? Object.values(next).every((v) => v === undefined) : Array.isArray(next) && next.length < Math.min(1, field.schema.minItems ?? 0)
+  return { ...value, [field.name]: empty && !field.required ? undefined : next }
+}
+
 /** The value without the fields that are not shown, at every depth. */
 export function prune(root: Schema, schema: Schema, value: unknown, depth = 0): unknown {
   if (depth > deepest) return value
@@ -222,9 +237,15 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
   }
   const holds = (other: Schema) => validate(root, other, value, path).length === 0
   say(s.not !== undefined && holds(s.not), 'This is not allowed here.')
-  say(s.anyOf !== undefined && !s.anyOf.some(holds), 'This fits none of what is allowed here.')
-  say(s.oneOf !== undefined && s.oneOf.filter(holds).length !== 1, 'This fits none of what is allowed here.')
+  say(s.anyOf !== undefined && !s.anyOf.some(holds), alternatives('At least one of these is needed', s.anyOf))
+  say(s.oneOf !== undefined && s.oneOf.filter(holds).length !== 1, alternatives('Exactly one of these is needed', s.oneOf))
   return found
+}
+
+/** What to fill in, where alternatives differ by the fields that they require. */
+function alternatives(lead: string, all: Schema[] = []): string {
+  const each = all.map((one) => (typeof one === 'boolean' ? [] : (one.required ?? [])).map(humanise).join(' and '))
+  return each.includes('') ? 'This fits none of what is allowed here.' : `${lead}: ${each.join('; ')}.`
 }
 
 function ofChildren(root: Schema, s: SchemaObject, value: unknown, path: string[]): Finding[] {
