@@ -29,7 +29,7 @@ const (
 func Kinds() []Kind { return []Kind{Git, HTTP} }
 
 // Forges are the interfaces that repositories may be read and written through; the first is Git's own protocol.
-func Forges() []string { return []string{"git", "gitlab", "github", "gitea"} }
+func Forges() []string { return []string{"git", "gitlab", "github", "gitea", "bitbucket"} }
 
 // The bounds of a credential.
 const (

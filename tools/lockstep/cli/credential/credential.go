@@ -169,7 +169,7 @@ func (c commands) create() *cobra.Command {
 	_ = cmd.MarkFlagRequired("url")
 	cmd.Flags().StringVar(&n.Username, "username", "", "makes it a user `name` and a password; otherwise http is a bearer token")
 	cmd.Flags().StringVar(&n.Header, "header", "", "makes it the value of that `header`, such as X-Api-Key")
-	command.WordFlag(cmd, &n.Forge, "forge", "", "of git: the interface of the repositories", []string{"git", "gitlab", "github", "gitea"})
+	command.WordFlag(cmd, &n.Forge, "forge", "", "of git: the interface of the repositories", []string{"git", "gitlab", "github", "gitea", "bitbucket"})
 	cmd.Flags().StringVar(&token.TokenURL, "token-url", "", "makes it a client of OAuth 2.0: the `URL` where tokens are issued; the value is the client's secret")
 	cmd.Flags().StringVar(&token.ClientID, "client-id", "", "of OAuth 2.0: the `id` of the client")
 	cmd.Flags().StringArrayVar(&token.Scopes, "scope", nil, "of OAuth 2.0: a `scope` of the tokens; repeatable")

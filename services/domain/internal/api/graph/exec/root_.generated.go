@@ -15526,7 +15526,7 @@ type Credential {
   username: String!
   "Makes it the value of that header; empty for none."
   header: String!
-  "The interface that its repositories are read and written through: git, gitlab, github or gitea; empty for git."
+  "The interface that its repositories are read and written through: git, gitlab, github, gitea or bitbucket; empty for git."
   forge: String!
   "Makes it a client of OAuth 2.0, for which tokens are issued; null for none."
   oauth2: CredentialOAuth2
@@ -15596,7 +15596,7 @@ input CreateCredentialInput {
   username: String = ""
   "Makes it the value of that header, such as X-Api-Key."
   header: String = ""
-  "For GIT: the interface of the repositories, git, gitlab, github or gitea."
+  "For GIT: the interface of the repositories, git, gitlab, github, gitea or bitbucket."
   forge: String = ""
   "Makes it a client of OAuth 2.0, of which the value is the secret. Only for HTTP, and without username and header."
   oauth2: CredentialOAuth2Input

@@ -351,7 +351,7 @@ type CreateCredentialInput struct {
 	Username *string `json:"username,omitempty"`
 	// Makes it the value of that header, such as X-Api-Key.
 	Header *string `json:"header,omitempty"`
-	// For GIT: the interface of the repositories, git, gitlab, github or gitea.
+	// For GIT: the interface of the repositories, git, gitlab, github, gitea or bitbucket.
 	Forge *string `json:"forge,omitempty"`
 	// Makes it a client of OAuth 2.0, of which the value is the secret. Only for HTTP, and without username and header.
 	Oauth2 *CredentialOAuth2Input `json:"oauth2,omitempty"`
