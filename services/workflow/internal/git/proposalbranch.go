@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// Proposals that are branches alone (D55), for servers without an interface for pull requests. People merge them with Git, and reject them by
-// deleting the branch. Everything goes over Git's protocol.
+// Proposals that are branches alone (D55), for servers without an interface for pull requests. People merge them with Git, and reject them
+// by deleting the branch. Everything goes over Git's protocol.
 
 // errDeleted means that people have deleted the branch of a proposal.
 var errDeleted = errors.New("the branch was deleted")

@@ -41,8 +41,8 @@ func (s *server) stands(t *testing.T, p activity.ProposalRequest, head, want str
 	}
 }
 
-// D55: a plain server without pull requests has a change as a branch of its own, once however often it is proposed; it is merged once, also if
-// the answer was lost, and then it is gone.
+// D55: a plain server without pull requests has a change as a branch of its own, once however often it is proposed; it is merged once, also
+// if the answer was lost, and then it is gone.
 func TestABranchAloneIsProposedAndMerged(t *testing.T) {
 	t.Parallel()
 	s, base, p := branchProposal(t)
@@ -97,8 +97,8 @@ func TestABranchAloneIsMergedByHand(t *testing.T) {
 	}
 }
 
-// D55: a base that has moved is a conflict, and the next proposal is on top of it; a commit of others on the branch is neither replaced, nor
-// merged, nor deleted; a protected branch stays where it is.
+// D55: a base that has moved is a conflict, and the next proposal is on top of it; a commit of others on the branch is neither replaced,
+// nor merged, nor deleted; a protected branch stays where it is.
 func TestABranchAloneIsNeverMergedBlindly(t *testing.T) {
 	t.Parallel()
 	s, _, p := branchProposal(t)

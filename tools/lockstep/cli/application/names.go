@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 )
 
-// Environments and services keep their names (D57): gates, policies and programs of drivers know them by these, and a text that is no longer
-// about what it was written for opens what it kept closed. Both commands say what to do instead.
+// Environments and services keep their names (D57): gates, policies and programs of drivers know them by these, and a text that is no
+// longer about what it was written for opens what it kept closed. Both commands say what to do instead.
 
 func (c commands) environmentRename() *cobra.Command {
 	return c.keeping("rename NAME NEW-NAME", "Says how an environment comes to another name: it keeps the one that it was made with",
