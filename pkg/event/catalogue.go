@@ -239,6 +239,7 @@ func observedEvents() []Definition {
 			ApplicationEnvironmentID: 5, Revision: "89abcdef0123456789abcdef0123456789abcdef",
 			ExpectedRevision: "0123456789abcdef0123456789abcdef01234567",
 			Automatic:        true, Drift: "automated sync is on", ObservedAt: "2026-03-25T10:00:00Z",
+			Objects: []DriftedObject{{Kind: "Application", Namespace: "argocd", Name: "shop-production", How: "different", Detail: "automated sync is on"}},
 		}, "By the workflow service, when the commit in effect for an application in an environment has changed. It shows drift.",
 			EmitterObserver),
 		define(PathDomain, "", EnvironmentPlacesChanged{

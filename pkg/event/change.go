@@ -98,7 +98,30 @@ type ChangedThing struct {
 	Action string `json:"action" jsonschema:"enum=added,enum=removed,enum=changed"`
 	// Object is the name of the object, such as Deployment/api.
 	Object string `json:"object" jsonschema:"minLength=1,maxLength=520"`
+	// Namespace is that of the object; absent for one of the whole cluster, or if it is unknown.
+	Namespace string `json:"namespace,omitempty" jsonschema:"maxLength=253"`
 	// Detail is what it was and what it becomes; absent if that is not shown.
+	Detail string `json:"detail,omitempty" jsonschema:"maxLength=2000"`
+	// Held are fields that others have taken over, so that no deploy sets them; absent for none.
+	Held []HeldField `json:"held,omitempty" jsonschema:"maxItems=100"`
+}
+
+// HeldField is a field that another manager has taken over.
+type HeldField struct {
+	Path string `json:"path" jsonschema:"minLength=1,maxLength=1000"`
+	// Manager is the one that has taken it over; absent if that is unknown.
+	Manager string `json:"manager,omitempty" jsonschema:"maxLength=253"`
+}
+
+// DriftedObject is an object that differs from what was deployed.
+type DriftedObject struct {
+	Kind string `json:"kind" jsonschema:"minLength=1,maxLength=253"`
+	// Namespace is absent for an object of the whole cluster, or if it is unknown.
+	Namespace string `json:"namespace,omitempty" jsonschema:"maxLength=253"`
+	Name      string `json:"name" jsonschema:"minLength=1,maxLength=253"`
+	// How is how it differs: extra is what was not deployed, or not any more.
+	How string `json:"how" jsonschema:"enum=missing,enum=extra,enum=different"`
+	// Detail is what differs in it; absent if that is unknown.
 	Detail string `json:"detail,omitempty" jsonschema:"maxLength=2000"`
 }
 

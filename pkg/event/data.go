@@ -503,8 +503,10 @@ type ApplicationEnvironmentReconciled struct {
 	ExpectedRevision string `json:"expected_revision"`
 	// Automatic is true if Argo CD syncs the application automatically, which Lockstep did not configure.
 	Automatic bool `json:"automatic"`
-	// Drift is the difference from what was deployed last; empty if there is none.
+	// Drift is the difference from what was deployed last, in words; empty if there is none.
 	Drift string `json:"drift"`
+	// Objects are what differs; absent if there is no difference, or from a relay of an earlier release, which has it in words only.
+	Objects []DriftedObject `json:"objects,omitempty" jsonschema:"maxItems=200"`
 	// ObservedAt is when it was observed.
 	ObservedAt string `json:"observed_at" jsonschema:"format=date-time"`
 }

@@ -211,7 +211,9 @@ func TestAnEditOfThePipelineIsNoDrift(t *testing.T) {
 	w.ok(err)
 	w.now.Advance(time.Hour)
 	w.want(len(w.looks()), 0)
-	w.want(w.decide(), []string{`declined: the pipeline was changed after the last rollout to "production", so what is live is not deployed again by itself`})
+	decided := w.decide()
+	w.want(len(decided), 1)
+	w.want(strings.HasSuffix(decided[0], `: looking again failed: the pipeline was changed after the last rollout to "production"`), true)
 	w.want(w.rolloutCount(), 1)
 	w.want(w.rollouts.DriftLooks(), map[string]int64{"same": 0, "drift": 1, "unknown": 1, "late": 0})
 }
@@ -287,9 +289,95 @@ func TestFieldsOfOthersAreNotRepaired(t *testing.T) {
 	w.trigger(core.TriggerDrift, `{}`)
 	w.now.Advance(6 * time.Minute)
 	w.finds(w.looks()[0], event.ChangedThing{Kind: "config_map", Action: "changed", Object: "ConfigMap/a"}, event.ChangedThing{
-		Kind: "pod_template", Action: "changed", Object: "Deployment/api", Detail: "others manage spec.replicas",
+		Kind: "pod_template", Action: "changed", Object: "Deployment/api", Namespace: "shop",
+		Held: []event.HeldField{{Path: "spec.replicas", Manager: "hpa"}},
 	})
-	w.want(w.drifts(), "Deployment/api differs (others manage spec.replicas), ConfigMap/a differs")
-	w.want(w.decide(), []string{`declined: others manage fields of what differs in "production", and a deploy takes nothing from them`})
+	w.want(w.drifts(), "Deployment/api differs (hpa manages spec.replicas), ConfigMap/a differs")
+	w.want(w.decide(), []string{`declined: others (hpa) manage fields of what differs in "production", and a deploy takes nothing from them`})
 	w.want(w.rolloutCount(), 1)
+	w.want(w.objects(), `[{"how": "different", "kind": "ConfigMap", "name": "a"}, `+
+		`{"how": "different", "held": [{"path": "spec.replicas", "manager": "hpa"}], "kind": "Deployment", "name": "api", "namespace": "shop"}]`)
+}
+
+// objects is what is stored to differ in production.
+func (w winter) objects() string {
+	w.t.Helper()
+	var objects string
+	w.ok(w.pool.QueryRow(w.t.Context(), `SELECT coalesce(max(r.objects::text), '') FROM cd_application_environment_reconciliations r
+		JOIN cd_application_environments e ON e.id = r.application_environment_id WHERE e.environment_id = $1`, w.production.ID).Scan(&objects))
+	return objects
+}
+
+// R4-11: programs and relays of an earlier release have in words what others hold and what differs; what is decided is the same.
+func TestDriftInWords(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], event.ChangedThing{
+		Kind: "pod_template", Action: "changed", Object: "Deployment/api", Detail: "others manage spec.replicas, spec.paused",
+	})
+	w.want(w.drifts(), "Deployment/api differs (others manage spec.replicas, spec.paused)")
+	w.want(w.decide(), []string{`declined: others manage fields of what differs in "production", and a deploy takes nothing from them`})
+	w.now.Advance(10 * time.Minute)
+	place := w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID))
+	w.report(event.ApplicationEnvironmentReconciled{
+		ApplicationEnvironmentID: int64(place), Drift: "ConfigMap/a (others manage nothing of it) differs",
+		ObservedAt: w.now.Now().Format(time.RFC3339Nano),
+	})
+	w.want(w.objects(), `[{"how": "different", "kind": "", "name": "", "differs": ["ConfigMap/a (others manage nothing of it) differs"]}]`)
+	w.want(w.decide(), []string{"began: production differs from what was deployed"})
+	// A replica of an earlier release stores no list.
+	_, err := w.pool.Exec(t.Context(), `UPDATE cd_application_environment_reconciliations SET drift = 'Service/b differs (others manage spec.x, spec.y)'`)
+	w.ok(err)
+	w.want(w.objects(), `[{"how": "different", "held": [{"path": "spec.x"}], "kind": "", "name": "", "differs": ["Service/b differs (others manage spec.x, spec.y)"]}]`)
+	_, err = w.pool.Exec(t.Context(), `UPDATE cd_application_environment_reconciliations SET drift = ''`)
+	w.ok(err)
+	w.want(w.objects(), `[]`)
+}
+
+// R4-10, R4-11: drift that nobody could look at since it was found is shown as of then, and begins nothing until a look finds it again; the
+// trigger is not lost meanwhile, however long that takes.
+func TestStaleDriftBeginsNothing(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	found := w.now.Now()
+	w.finds(w.looks()[0], replicas())
+	w.now.Advance(10 * time.Minute)
+	asked := w.looks()
+	w.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(asked[0]), Error: "no agent"})
+	waits := `waiting: what differs in "production" was observed at ` + found.UTC().Format(time.RFC3339) + ": looking again failed: no agent"
+	w.want(w.decide(), []string{waits})
+	w.want(w.rolloutCount(), 1)
+	stale := func() string {
+		var all []core.Reconciliation
+		place := w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID))
+		seen, err := w.view.Reconciliations(t.Context(), org, []int64{int64(place)})
+		w.ok(err)
+		for _, r := range seen {
+			all = append(all, r)
+		}
+		w.want(len(all), 1)
+		w.want(all[0].ObservedAt.Equal(found), true)
+		return all[0].StaleReason()
+	}
+	w.want(stale(), "looking again failed: no agent")
+	for range 12 { // no answer for hours
+		w.now.Advance(11 * time.Minute)
+		w.looks()
+		w.decide()
+	}
+	w.want(stale(), "looking again failed: the driver has not answered")
+	w.want(w.rolloutCount(), 1)
+	w.now.Advance(11 * time.Minute)
+	looks := w.looks()
+	found = w.now.Now()
+	w.finds(looks[0], replicas())
+	w.want(stale(), "")
+	w.now.Advance(9 * time.Minute)
+	w.want(w.decide(), []string{"began: production differs from what was deployed"})
+	w.commits(w.active())
+	w.want(stale(), "a rollout has changed something there since")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -225,7 +226,7 @@ func TestDriftAndContactAreKept(t *testing.T) {
 	reconciliations, err := f.view.Reconciliations(t.Context(), org, []int64{ae})
 	f.ok(err)
 	want := map[int64]core.Reconciliation{ae: {
-		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Drift: "automated sync is on",
+		ApplicationEnvironmentID: ae, Revision: "fed", ExpectedRevision: "abc", Automatic: true, Objects: drift.InWords("automated sync is on"),
 		Since: instant(2), ObservedAt: instant(3),
 	}}
 	if diff := cmp.Diff(want, reconciliations); diff != "" {

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
 // R4-01, R4-02: a process that is killed at any statement of a trigger's decision has begun nothing, or one rollout, which says what caused
@@ -66,4 +68,49 @@ func TestARollbackSurvivesAKillAtEachStatement(t *testing.T) {
 	w.want(back.VersionSetID, w.set.ID)
 	w.verifyJournal(r)
 	w.verifyJournal(back)
+}
+
+// R4-02, R4-11: a process that is killed at any statement of a look for drift has asked nobody, or the driver once; one that is killed at any
+// statement of the answer has stored all of it or nothing, and the trigger is signalled once.
+func TestALookSurvivesAKillAtEachStatement(t *testing.T) {
+	long(t)
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	const (
+		previews = `SELECT count(*) FROM cd_rollout_previews WHERE drift_of IS NOT NULL`
+		asked    = `SELECT count(*) FROM cd_drift_looks l JOIN cd_rollout_previews p ON p.id = l.preview_id WHERE p.drift_of = l.application_environment_id`
+		signals  = `SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'drift:%'`
+		known    = `SELECT count(*) FROM cd_application_environment_reconciliations WHERE objects <> '[]'`
+	)
+	mortal, died := w.mortal(w.now)
+	kills := w.diesAt(died, func() error {
+		_, err := mortal.rollouts.LookForDriftDue(t.Context(), 10*time.Minute)
+		return err
+	}, func() {
+		w.want(w.countOf(previews), w.countOf(asked))
+		_, err := w.pool.Exec(t.Context(), `UPDATE cd_drift_looks SET due_at = $1 WHERE due_at > $1 AND asked_at IS NULL`, w.now.Now())
+		w.ok(err) // one that failed is put off
+	})
+	if kills < 10 {
+		t.Errorf("died %d times while it asked; want at many statements", kills)
+	}
+	w.want(w.countOf(previews), 1)
+	w.handOver()
+	answer := w.emit(event.RolloutPreviewed{PreviewID: int64(w.countOf(`SELECT max(id) FROM cd_rollout_previews`)),
+		Environments: []event.PreviewedEnvironment{{EnvironmentID: w.production.ID, Changes: []event.FileChange{},
+			Compared: &event.Comparison{Workloads: 1, Things: []event.ChangedThing{replicas()}}}}}, "")
+	mortal, died = w.mortal(w.now)
+	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.chats, mortal.inbox)
+	kills = w.diesAt(died, func() error { return on.Domain(t.Context(), []bus.Delivery{{Event: answer, Attempt: 1}})[0] }, func() {
+		w.want(w.countOf(known), w.countOf(signals))
+	})
+	if kills < 5 {
+		t.Errorf("died %d times at the answer; want at many statements", kills)
+	}
+	w.deliver(answer) // again, as the bus may
+	w.want([]int{w.countOf(known), w.countOf(signals), w.countOf(previews)}, []int{1, 1, 1})
+	w.want(w.decide(), []string{"began: production differs from what was deployed"})
+	w.want(w.decide(), []string{})
 }

@@ -158,9 +158,10 @@ type room struct {
 func rooms() map[string][]room {
 	return map[string][]room{
 		"domain": {
-			{"planner", nil},
+			{"drift", nil},
+			{"planner", []string{"drift"}},
 			{"fleet", nil},
-			{nouns, []string{"planner", "fleet"}},
+			{nouns, []string{"drift", "planner", "fleet"}},
 			{"access", []string{"fleet", nouns}},
 			{"intake", []string{nouns}},
 			{"freeze", []string{nouns}},
@@ -169,7 +170,7 @@ func rooms() map[string][]room {
 			{"credential", []string{nouns}},
 			{"setup", []string{"fleet", nouns, "access"}},
 			{"policy", []string{nouns, "access", "setup"}},
-			{"rollout", []string{"planner", "fleet", nouns, "access", "setup", "policy"}},
+			{"rollout", []string{"drift", "planner", "fleet", nouns, "access", "setup", "policy"}},
 			{"handoff", []string{nouns, "rollout"}},
 			{"trigger", []string{nouns, "rollout", "handoff"}},
 			{"notify", []string{nouns, "handoff"}},

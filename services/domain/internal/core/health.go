@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 )
 
 // Health is how a service does in an environment, rollout or not (R46).
@@ -37,16 +38,31 @@ type Reconciliation struct {
 	Revision, ExpectedRevision string
 	// Automatic reports whether the reconciler moves by itself.
 	Automatic bool
-	// Drift says what differs; "" for nothing. It has been so Since.
-	Drift             string
+	// Objects are what differs; empty for nothing. Something has differed, or nothing, Since.
+	Objects           drift.List
 	Since, ObservedAt time.Time
+	// ChangedAt is when a rollout has changed something there last; nil for never. LookFailedAt is when a look for drift failed because of
+	// LookFailure; nil if none has since the last one that succeeded.
+	ChangedAt, LookFailedAt *time.Time
+	LookFailure             string
 }
 
-// HeldByOthers begins the detail of an object whose fields another manager has taken over: a deploy forces nothing, so it fails.
-const HeldByOthers = "others manage "
+// Drift says in one sentence what differs; empty for nothing.
+func (r Reconciliation) Drift() string { return r.Objects.Sentence() }
 
-// TakenOver reports whether no deploy takes back what differs.
-func (r Reconciliation) TakenOver() bool { return strings.Contains(r.Drift, "("+HeldByOthers) }
+// StaleReason is why what differs may not differ any more; empty if it was observed as it is, or nothing differs.
+func (r Reconciliation) StaleReason() string {
+	switch {
+	case len(r.Objects) == 0:
+		return ""
+	case r.ChangedAt != nil && !r.ObservedAt.After(*r.ChangedAt):
+		return "a rollout has changed something there since"
+	case r.LookFailedAt != nil && r.LookFailedAt.After(r.ObservedAt):
+		return Because("looking again failed", r.LookFailure)
+	default:
+		return ""
+	}
+}
 
 // DriftLook is when an application environment is examined for drift (R4-11).
 type DriftLook struct {
@@ -56,6 +72,21 @@ type DriftLook struct {
 	// PreviewID is by what the driver looks or has looked last, since AskedAt; 0 for never.
 	PreviewID int64
 	AskedAt   *time.Time
+	// FailedAt is when nothing could be found out, because of Failure; nil if that has not been so since the last answer.
+	FailedAt *time.Time
+	Failure  string
+}
+
+// Failed is the look after one that has found out nothing.
+func (l DriftLook) Failed(at time.Time, why string) DriftLook {
+	l.FailedAt, l.Failure = &at, why
+	return l
+}
+
+// Answered is the look after one that has found out what differs.
+func (l DriftLook) Answered() DriftLook {
+	l.FailedAt, l.Failure = nil, ""
+	return l
 }
 
 // DeployedLast is with what the version set was deployed that is live in an environment.

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
@@ -205,7 +207,7 @@ func ofEnvironments() map[string]reader {
 			func(d event.ApplicationEnvironmentReconciled, at time.Time) rollout.Change {
 				return rollout.Reconciled{Reconciliation: core.Reconciliation{
 					ApplicationEnvironmentID: d.ApplicationEnvironmentID, Revision: d.Revision, ExpectedRevision: d.ExpectedRevision,
-					Automatic: d.Automatic, Drift: d.Drift, ObservedAt: at,
+					Automatic: d.Automatic, Objects: drifted(d), ObservedAt: at,
 				}}
 			}),
 		event.TypeEnvironmentContactChanged: observed(func(d event.EnvironmentContactChanged) string { return d.ObservedAt },
@@ -280,9 +282,43 @@ func compared(c *event.Comparison) *core.Comparison {
 	}
 	kept := core.Comparison{Workloads: c.Workloads, Things: make([]planner.Thing, len(c.Things)), Commit: c.Commit, Reason: c.Reason}
 	for i, t := range c.Things {
-		kept.Things[i] = planner.Thing{Kind: planner.Kind(t.Kind), Action: t.Action, Object: t.Object, Detail: t.Detail}
+		kept.Things[i] = planner.Thing{
+			Kind: planner.Kind(t.Kind), Action: t.Action, Object: t.Object, Namespace: t.Namespace, Detail: t.Detail, Held: held(t),
+		}
+		if t.Held == nil && kept.Things[i].Held != nil {
+			kept.Things[i].Detail = ""
+		}
 	}
 	return &kept
+}
+
+// held are the fields of a thing that others have taken over. Programs of before name them in words.
+func held(t event.ChangedThing) (all []drift.Held) {
+	for _, f := range t.Held {
+		all = append(all, drift.Held{Path: f.Path, Manager: f.Manager})
+	}
+	if words, before := strings.CutPrefix(t.Detail, "others manage "); before && all == nil {
+		for path := range strings.SplitSeq(words, ", ") {
+			all = append(all, drift.Held{Path: path})
+		}
+	}
+	return all
+}
+
+// drifted is what an observer reports to differ. A relay of an earlier release has it in words only.
+func drifted(d event.ApplicationEnvironmentReconciled) drift.List {
+	if len(d.Objects) == 0 {
+		return drift.InWords(d.Drift)
+	}
+	var all drift.List
+	for _, o := range d.Objects {
+		one := drift.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, How: drift.How(o.How)}
+		if o.Detail != "" {
+			one.Differs = []string{o.Detail}
+		}
+		all = all.Add(one)
+	}
+	return all
 }
 
 // changes are those of files.

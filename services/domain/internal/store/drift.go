@@ -15,6 +15,7 @@ import (
 func driftLook(row query.DriftLook) core.DriftLook {
 	return core.DriftLook{
 		ApplicationEnvironmentID: row.ApplicationEnvironmentID, DueAt: row.DueAt, PreviewID: orZero(row.PreviewID), AskedAt: row.AskedAt,
+		FailedAt: row.FailedAt, Failure: row.Failure,
 	}
 }
 
@@ -46,7 +47,7 @@ func (t *tx) DriftLook(ctx context.Context, applicationEnvironment int64) (core.
 func (t *tx) SaveDriftLook(ctx context.Context, l core.DriftLook) error {
 	err := t.q.SaveDriftLook(ctx, query.SaveDriftLookParams{
 		OrganizationID: t.organization, ApplicationEnvironmentID: l.ApplicationEnvironmentID, DueAt: l.DueAt, AskedAt: l.AskedAt,
-		PreviewID: orNull(l.PreviewID),
+		PreviewID: orNull(l.PreviewID), FailedAt: l.FailedAt, Failure: l.Failure,
 	})
 	return pg.Classify(err, "save the look for drift in application environment %d", l.ApplicationEnvironmentID)
 }

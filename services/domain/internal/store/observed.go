@@ -58,7 +58,7 @@ func (t *tx) DegradedSince(ctx context.Context, rollout int64) (time.Time, bool,
 func (t *tx) SaveReconciliation(ctx context.Context, r core.Reconciliation) error {
 	err := t.q.SaveReconciliation(ctx, query.SaveReconciliationParams{
 		OrganizationID: t.organization, ApplicationEnvironmentID: r.ApplicationEnvironmentID, Revision: r.Revision,
-		ExpectedRevision: r.ExpectedRevision, Automatic: r.Automatic, Drift: r.Drift, ObservedAt: r.ObservedAt,
+		ExpectedRevision: r.ExpectedRevision, Automatic: r.Automatic, Drift: r.Drift(), Objects: given(r.Objects), ObservedAt: r.ObservedAt,
 	})
 	return pg.Classify(err, "save reconciliation of application environment %d", r.ApplicationEnvironmentID)
 }
@@ -117,12 +117,28 @@ func (r reader) Reconciliations(
 	ctx context.Context, organization int64, applicationEnvironments []int64,
 ) (map[int64]core.Reconciliation, error) {
 	return byKey(ctx, r, organization, applicationEnvironments, "reconciliations", (*query.Queries).Reconciliations,
-		func(row query.Reconciliation) (int64, core.Reconciliation) {
-			return row.ApplicationEnvironmentID, core.Reconciliation{
-				ApplicationEnvironmentID: row.ApplicationEnvironmentID, Revision: row.Revision, ExpectedRevision: row.ExpectedRevision,
-				Automatic: row.Automatic, Drift: row.Drift, Since: row.Since, ObservedAt: row.ObservedAt,
+		func(row query.ReconciliationsRow) (int64, core.Reconciliation) {
+			r := row.Reconciliation
+			return r.ApplicationEnvironmentID, core.Reconciliation{
+				ApplicationEnvironmentID: r.ApplicationEnvironmentID, Revision: r.Revision, ExpectedRevision: r.ExpectedRevision,
+				Automatic: r.Automatic, Objects: r.Objects, Since: r.Since, ObservedAt: r.ObservedAt,
+				ChangedAt: changedAt(row), LookFailedAt: row.FailedAt, LookFailure: row.Failure,
 			}
 		})
+}
+
+// changedAt is when a rollout has changed something there last; nil for never. One that ended before it began there has changed nothing.
+func changedAt(row query.ReconciliationsRow) (last *time.Time) {
+	at := []*time.Time{row.LiveSince, row.StartedAt}
+	if row.StartedAt != nil {
+		at = append(at, row.FinishedAt)
+	}
+	for _, t := range at {
+		if t != nil && (last == nil || t.After(*last)) {
+			last = t
+		}
+	}
+	return last
 }
 
 // Contacts implements view.ObservedReads.

@@ -105,3 +105,39 @@ func TestAnUpgradeWritesTheKeysOfTriggers(t *testing.T) {
 		t.Errorf("found %q, row security forced: %t, %v; want %q and true", all, forced, err, want)
 	}
 }
+
+// R4-11: an upgrade makes a list of the drift that is stored in words, of all organizations, also where row security stops the owner of the
+// tables.
+func TestAnUpgradeListsDrift(t *testing.T) {
+	t.Parallel()
+	superuser, c := pgtest.New(t)
+	owner := plainOwner(t, superuser, c)
+	if err := pg.Migrate(t.Context(), owner, "domain", before(t, "1520")); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.As(t, c, role)
+	if err := store.Protect(t.Context(), owner, role); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `
+		INSERT INTO cd_application_environment_reconciliations AS r
+			(organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at)
+		SELECT organization_id, id, '', '', false, 'Deployment/api differs (others manage spec.replicas, image a)', now(), now()
+		FROM cd_application_environments
+		ON CONFLICT (organization_id, application_environment_id) DO UPDATE SET drift = excluded.drift`
+	if _, err := superuser.Exec(t.Context(), seed+";"+rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := pg.Migrate(t.Context(), owner, "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	var objects string
+	var forced bool
+	err := superuser.QueryRow(t.Context(), `SELECT (SELECT string_agg(objects::text, '') FROM cd_application_environment_reconciliations),
+		(SELECT relforcerowsecurity FROM pg_class WHERE oid = 'cd_application_environment_reconciliations'::regclass)`).Scan(&objects, &forced)
+	const want = `[{"how": "different", "held": [{"path": "spec.replicas"}], "kind": "", "name": "", ` +
+		`"differs": ["Deployment/api differs (others manage spec.replicas, image a)"]}]`
+	if err != nil || objects != want || !forced {
+		t.Errorf("found %s, row security forced: %t, %v; want %s and true", objects, forced, err, want)
+	}
+}

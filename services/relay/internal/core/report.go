@@ -21,10 +21,15 @@ func report(w Watch, o Object) map[string]any {
 		health, reason := health(w, o)
 		return map[string]any{"health": health, "reason": reason}
 	case ReportReconciliation:
-		return map[string]any{
+		sentence, objects := drift(w, o)
+		r := map[string]any{
 			"revision": o.text("status", "sync", "revision"), "expected_revision": w.Expected,
-			"automatic": isAutomatic(o), "drift": drift(w, o),
+			"automatic": isAutomatic(o), "drift": sentence,
 		}
+		if len(objects) > 0 {
+			r["objects"] = objects
+		}
+		return r
 	default:
 		return nil
 	}
@@ -58,9 +63,33 @@ func isAutomatic(app Object) bool {
 	return !given || enabled
 }
 
-// drift describes how an Application differs from what was deployed last; "" if it does not. During a sync, and after one of ours, a
-// changed revision is not drift.
-func drift(w Watch, app Object) string {
+// drift describes how an Application differs from what was deployed last, with the objects that differ; "" if it does not. During a sync,
+// and after one of ours, a changed revision is not drift.
+func drift(w Watch, app Object) (string, []any) {
+	if app != nil && isOutOfSync(w, app) {
+		if objects := differing(app); len(objects) > 0 {
+			return outOfSync(app) + listed(objects), objects
+		}
+	}
+	how, sentence := "different", driftOfApplication(w, app)
+	if sentence == "" {
+		return "", nil
+	}
+	if app == nil {
+		how = "missing"
+	}
+	return sentence, []any{map[string]any{"kind": w.Kind.Kind, "namespace": w.Namespace, "name": w.Name, "how": how, "detail": sentence}}
+}
+
+func outOfSync(app Object) string {
+	return "it is out of sync with " + app.text("status", "sync", "revision")
+}
+
+// isOutOfSync reports whether all that differs is what Argo CD finds out of sync.
+func isOutOfSync(w Watch, app Object) bool { return driftOfApplication(w, app) == outOfSync(app) }
+
+// driftOfApplication describes the drift of an Application as a whole.
+func driftOfApplication(w Watch, app Object) string {
 	state := app.object("status", "operationState")
 	revision := app.text("status", "sync", "revision")
 	switch {
@@ -81,39 +110,61 @@ func drift(w Watch, app Object) string {
 		}
 		return fmt.Sprintf("it is at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
 	case app.text("status", "sync", "status") == "OutOfSync":
-		return "it is out of sync with " + revision + differing(app)
+		return outOfSync(app)
 	default:
 		return ""
 	}
 }
 
-// mostDiffering is how many objects a report of drift names.
-const mostDiffering = 10
+// mostDiffering is how many objects a report of drift lists, and mostNamed how many its sentence names.
+const (
+	mostDiffering = 100
+	mostNamed     = 10
+)
 
-// differing names the objects that Argo CD finds missing, extra or different, behind a colon; empty where it names none.
-func differing(app Object) string {
-	var all []string
+// differing are the objects that Argo CD finds missing, extra or different, in the order of their names.
+func differing(app Object) []any {
+	var all []any
 	for _, each := range app.list("status", "resources") {
 		m, _ := each.(map[string]any)
 		o := Object(m)
-		if o.text("status") != "OutOfSync" {
+		if o.text("status") != "OutOfSync" || o.text("kind") == "" || o.text("name") == "" {
 			continue
 		}
-		how := "differs"
+		how := "different"
 		switch {
 		case o.flag("requiresPruning"):
-			how = "is extra"
+			how = "extra"
 		case o.text("health", "status") == "Missing":
-			how = "is missing"
+			how = "missing"
 		}
-		all = append(all, fmt.Sprintf("%s/%s %s", o.text("kind"), o.text("name"), how))
+		object := map[string]any{"kind": o.text("kind"), "name": o.text("name"), "how": how}
+		if namespace := o.text("namespace"); namespace != "" {
+			object["namespace"] = namespace
+		}
+		all = append(all, object)
 	}
-	if len(all) == 0 {
-		return ""
+	slices.SortStableFunc(all, func(a, b any) int { return strings.Compare(inWords(a), inWords(b)) })
+	return all[:min(len(all), mostDiffering)]
+}
+
+// inWords is an object as part of a sentence.
+func inWords(object any) string {
+	o, _ := object.(map[string]any)
+	how, _ := o["how"].(string)
+	return fmt.Sprintf("%s/%s %s", o["kind"], o["name"], map[string]string{
+		"extra": "is extra", "missing": "is missing", "different": "differs",
+	}[how])
+}
+
+// listed names objects, behind a colon.
+func listed(objects []any) string {
+	var all []string
+	for _, o := range objects {
+		all = append(all, inWords(o))
 	}
-	slices.Sort(all)
-	if more := len(all) - mostDiffering; more > 0 {
-		all = append(all[:mostDiffering], fmt.Sprintf("and %d more", more))
+	if more := len(all) - mostNamed; more > 0 {
+		all = append(all[:mostNamed], fmt.Sprintf("and %d more", more))
 	}
 	return ": " + strings.Join(all, ", ")
 }

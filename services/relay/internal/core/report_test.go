@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,8 +94,59 @@ func TestDrift(t *testing.T) {
 			Selection: Selection{Kind: applicationKind, Namespace: "argocd", Name: "shop"},
 		}
 		got := report(w, object(t, tc.app))
+		objects, _ := got["objects"].([]any)
+		if (len(objects) > 0) != (tc.want != "") {
+			t.Errorf("%s: drift %q has the objects %v", name, got["drift"], objects)
+		}
 		if got["drift"] != tc.want || got["automatic"] != tc.automatic || got["expected_revision"] != tc.expected {
 			t.Errorf("%s: %v, want drift %q, automatic %t", name, got, tc.want, tc.automatic)
+		}
+	}
+}
+
+// R4-11: what differs is reported object by object, with namespaces; where Argo CD names none, and where the whole Application differs, it is
+// the Application.
+func TestTheObjectsThatDiffer(t *testing.T) {
+	t.Parallel()
+	const revision = "1111111111111111111111111111111111111111"
+	resource := func(kind, namespace, name, more string) string {
+		return fmt.Sprintf(`{"kind":%q,"namespace":%q,"name":%q,"status":"OutOfSync"%s}`, kind, namespace, name, more)
+	}
+	outOfSync := func(resources string) string {
+		return fmt.Sprintf(`{"status":{"sync":{"revision":%q,"status":"OutOfSync"},"operationState":{"phase":"Succeeded"},"resources":[%s]}}`, revision, resources)
+	}
+	many := resource("ConfigMap", "shop", "c0", "")
+	for i := 1; i < 120; i++ {
+		many += "," + resource("ConfigMap", "shop", fmt.Sprintf("c%d", i), "")
+	}
+	for name, tc := range map[string]struct {
+		app, first string
+		count      int
+	}{
+		"one is missing": {
+			outOfSync(resource("ConfigMap", "shop", "new", `,"health":{"status":"Missing"}`)),
+			"map[how:missing kind:ConfigMap name:new namespace:shop]", 1,
+		},
+		"one of the cluster is extra": {
+			outOfSync(resource("Namespace", "", "old", `,"requiresPruning":true`)), "map[how:extra kind:Namespace name:old]", 1,
+		},
+		"of two namespaces": {outOfSync(resource("Service", "b", "api", "") + "," + resource("Service", "a", "api", "")), "", 2},
+		"very many":         {outOfSync(many), "", 100},
+		"none is named": {
+			outOfSync(""),
+			"map[detail:it is out of sync with " + revision + " how:different kind:Application name:shop namespace:argocd]", 1,
+		},
+		"it is gone": {
+			"", "map[detail:Application argocd/shop does not exist how:missing kind:Application name:shop namespace:argocd]", 1,
+		},
+	} {
+		w := Watch{
+			Report: ReportReconciliation, Expected: revision,
+			Selection: Selection{Kind: applicationKind, Namespace: "argocd", Name: "shop"},
+		}
+		objects, _ := report(w, object(t, tc.app))["objects"].([]any)
+		if len(objects) != tc.count || tc.first != "" && fmt.Sprint(objects[0]) != tc.first {
+			t.Errorf("%s: got %d objects, first of %v; want %d and %s", name, len(objects), objects[:min(len(objects), 1)], tc.count, tc.first)
 		}
 	}
 }

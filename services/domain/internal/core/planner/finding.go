@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 )
 
 // Kind is what kind of thing a rollout changes.
@@ -41,8 +43,12 @@ type Thing struct {
 	Action string `json:"action"`
 	// Object is its name, such as Deployment/api.
 	Object string `json:"object"`
+	// Namespace is that of the object; empty if it has none, or if that is unknown.
+	Namespace string `json:"namespace,omitempty"`
 	// Detail is what it was and what it becomes; empty if that is not shown.
 	Detail string `json:"detail,omitempty"`
+	// Held are fields of it that others have taken over.
+	Held []drift.Held `json:"held,omitempty"`
 }
 
 // sentence is the thing as part of a sentence.

@@ -465,10 +465,10 @@ func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ co
 	if err := tx.SaveReconciliation(ctx, r.Reconciliation); err != nil {
 		return err
 	}
-	if r.Drift == "" {
+	if len(r.Objects) == 0 {
 		return tx.EndDrift(ctx, r.ApplicationEnvironmentID, c.at)
 	}
-	return tx.SignalDrift(ctx, r.ApplicationEnvironmentID, objectsOf(r.Drift), c.at)
+	return tx.SignalDrift(ctx, r.ApplicationEnvironmentID, r.Objects.Key(), c.at)
 }
 
 func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {

@@ -1,10 +1,7 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
@@ -28,8 +27,6 @@ const (
 	driftAgain = time.Minute
 	// driftKept is how long the answers of drivers can be looked at.
 	driftKept = time.Hour
-	// driftShown is how many objects a sentence names.
-	driftShown = 10
 )
 
 // driftCounts count what came of looks for drift in this process.
@@ -61,7 +58,11 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 			if look, found, err = tx.DueDriftLook(ctx, now); err != nil || !found {
 				return err
 			}
-			return u.lookNow(ctx, tx, organization, look, now.Add(every))
+			_, locked, _, err := lockLook(ctx, tx, organization, look.ApplicationEnvironmentID)
+			if err != nil || locked.DueAt == nil || locked.DueAt.After(now) { // another process has looked meanwhile
+				return err
+			}
+			return u.lookNow(ctx, tx, organization, locked, now.Add(every))
 		})
 		if err != nil || found {
 			u.driftServed.Store(organization)
@@ -83,9 +84,17 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 
 // lookNow has a driver look, and stores when to look next.
 func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look core.DriftLook, next time.Time) error {
+	now := u.clock.Now()
+	known, err := tx.PreviewsByID(ctx, organization, []int64{look.PreviewID})
+	if err != nil {
+		return err
+	}
+	if known[look.PreviewID].State == core.PreviewPending {
+		look = look.Failed(now, "the driver has not answered")
+	}
 	due, err := u.look(ctx, tx, organization, &look, next)
 	if forPeople(err) { // such as a version set that is vetoed
-		due, err = next, nil
+		look, due, err = look.Failed(now, fault.Public(err)), next, nil
 	}
 	if err != nil {
 		return err
@@ -104,6 +113,7 @@ func (u *UseCases) putOffLook(ctx context.Context, organization int64, failed co
 		if err != nil || !exists {
 			return err
 		}
+		look = look.Failed(u.clock.Now(), "an error in Lockstep")
 		look.DueAt = &due
 		return tx.SaveDriftLook(ctx, look)
 	})
@@ -135,14 +145,19 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	}
 	at := slices.IndexFunc(p.stops, func(s stop) bool { return s.environment.ID == place.EnvironmentID })
 	if at < 0 || !p.stops[at].driver.FindsDrift || p.stops[at].fleet != nil || p.stops[at].step.RunsJobs() {
+		*look = look.Answered() // nobody looks any more
 		return time.Time{}, nil
 	}
 	deployed, why, err := p.asDeployed(ctx, tx, p.stops[at])
 	if err != nil {
 		return next, err
 	}
-	if why != "" || deployed.Commit == "" { // nothing says what it would have to be compared with
+	if why == "" && deployed.Commit == "" {
+		why = "no commit was recorded of what is live"
+	}
+	if why != "" { // nothing says what it would have to be compared with
 		u.drifts.unknown.Add(1)
+		*look = look.Failed(now, why)
 		return next, nil
 	}
 	p.stops = p.stops[at : at+1]
@@ -212,105 +227,110 @@ func undisturbed(ctx context.Context, tx Tx, organization, application int64, no
 
 // foundDrift records what a driver has found when it examined drift.
 func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Preview) error {
-	places, err := tx.ApplicationEnvironmentsByID(ctx, c.Organization, []int64{p.DriftOf})
-	if err != nil {
-		return err
-	}
-	place := places[p.DriftOf]
-	look, exists, err := tx.DriftLook(ctx, p.DriftOf) // before the application, as where it is asked
-	if err != nil {
-		return err
-	}
-	// A rollout of the application that begins now waits for the lock, and what it changes is found by a later look.
-	if _, err := tx.LockApplication(ctx, place.ApplicationID); err != nil {
-		return err
-	}
-	newest, err := tx.RolloutsByApplication(ctx, c.Organization, []int64{place.ApplicationID}, core.Page{First: 1})
+	place, look, newest, err := lockLook(ctx, tx, c.Organization, p.DriftOf)
 	if err != nil {
 		return err
 	}
 	since := func(r core.Rollout) bool { return r.FinishedAt == nil || !r.FinishedAt.Before(*look.AskedAt) }
-	if !exists || look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest[place.ApplicationID].Nodes, since) {
+	if look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest, since) {
 		u.drifts.late.Add(1)
 		return nil
 	}
-	at := slices.IndexFunc(p.Environments, func(e core.PreviewedEnvironment) bool { return e.EnvironmentID == place.EnvironmentID })
-	if at < 0 || p.Environments[at].Compared == nil || p.Environments[at].Compared.Reason != "" || p.Environments[at].Reason != "" {
-		u.drifts.unknown.Add(1) // what was known before stays
-		return nil
+	found, why := comparedIn(p, place.EnvironmentID)
+	if why != "" { // what was known before stays, as of when it was found
+		u.drifts.unknown.Add(1)
+		return tx.SaveDriftLook(ctx, look.Failed(c.at, why))
 	}
-	found := p.Environments[at].Compared
-	drift := differing(*found)
-	if drift == "" {
+	objects := differing(*found)
+	if len(objects) == 0 {
 		u.drifts.same.Add(1)
 	} else {
 		u.drifts.drift.Add(1)
 	}
+	if err := tx.SaveDriftLook(ctx, look.Answered()); err != nil {
+		return err
+	}
 	commit, _, _ := strings.Cut(found.Commit, "@")
 	return Reconciled{core.Reconciliation{
-		ApplicationEnvironmentID: p.DriftOf, Revision: commit, ExpectedRevision: commit, Drift: drift, ObservedAt: *look.AskedAt,
+		ApplicationEnvironmentID: p.DriftOf, Revision: commit, ExpectedRevision: commit, Objects: objects, ObservedAt: *look.AskedAt,
 	}}.apply(ctx, u, tx, c, core.Inbound{})
 }
 
-// objectsOf distinguishes what drift is about from other drift: the objects, without what is in brackets, which may be another value each
-// time.
-func objectsOf(drift string) string {
-	h, depth := sha256.New(), 0
-	for _, r := range drift {
-		if r == ')' && depth > 0 {
-			depth--
-		}
-		if r == '(' {
-			depth++
-		}
-		if depth == 0 {
-			_, _ = h.Write([]byte(string(r))) // never fails
-		}
+// comparedIn is what a driver has compared in an environment, or why it has not.
+func comparedIn(p core.Preview, environment int64) (*core.Comparison, string) {
+	at := slices.IndexFunc(p.Environments, func(e core.PreviewedEnvironment) bool { return e.EnvironmentID == environment })
+	switch {
+	case at < 0 || p.Environments[at].Compared == nil && p.Environments[at].Reason == "":
+		return nil, "the driver has not compared the environment"
+	case p.Environments[at].Reason != "":
+		return nil, p.Environments[at].Reason
+	default:
+		return p.Environments[at].Compared, p.Environments[at].Compared.Reason
 	}
-	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// differing says which objects are missing, extra or different; empty for none. What a deploy would add is missing, and what it would
-// remove is extra.
-func differing(c core.Comparison) string {
-	var objects []string
-	details := map[string][]string{}
-	for _, t := range c.Things {
-		name := t.Object + map[string]string{"added": " is missing", "removed": " is extra"}[t.Action]
-		if t.Action == "changed" {
-			name = t.Object + " differs"
+// lockLook locks, in the order of everything that deploys, the newest rollout of an application, the application, and the look for drift in
+// one of its environments. A rollout that begins or ends meanwhile waits; what it changes is found by a later look.
+func lockLook(
+	ctx context.Context, tx Tx, organization, applicationEnvironment int64,
+) (place core.ApplicationEnvironment, look core.DriftLook, newest []core.Rollout, err error) {
+	places, err := tx.ApplicationEnvironmentsByID(ctx, organization, []int64{applicationEnvironment})
+	if err != nil {
+		return place, look, nil, err
+	}
+	place = places[applicationEnvironment]
+	read := func() error {
+		all, err := tx.RolloutsByApplication(ctx, organization, []int64{place.ApplicationID}, core.Page{First: 1})
+		newest = all[place.ApplicationID].Nodes
+		return err
+	}
+	if err := read(); err != nil {
+		return place, look, nil, err
+	}
+	for _, r := range newest {
+		if _, err := tx.LockRollout(ctx, r.ID); err != nil {
+			return place, look, nil, err
 		}
-		if _, known := details[name]; !known {
-			objects = append(objects, name)
-			details[name] = nil
+	}
+	if _, err := tx.LockApplication(ctx, place.ApplicationID); err != nil {
+		return place, look, nil, err
+	}
+	if err := read(); err != nil { // one may have begun or ended before the locks
+		return place, look, nil, err
+	}
+	look, _, err = tx.DriftLook(ctx, applicationEnvironment)
+	return place, look, newest, err
+}
+
+// lookFailed records that a driver has ended without an answer.
+func (u *UseCases) lookFailed(ctx context.Context, tx Tx, c cause, p core.Preview, why string) error {
+	u.drifts.unknown.Add(1)
+	look, exists, err := tx.DriftLook(ctx, p.DriftOf)
+	if err != nil || !exists || look.PreviewID != p.ID {
+		return err
+	}
+	return tx.SaveDriftLook(ctx, look.Failed(c.at, why))
+}
+
+// differing is what a driver has found to differ, by object. What a deploy would add is missing, and what it would remove is extra.
+func differing(c core.Comparison) (all drift.List) {
+	for _, t := range c.Things {
+		kind, name, _ := strings.Cut(t.Object, "/")
+		o := drift.Object{Kind: kind, Namespace: t.Namespace, Name: name, How: drift.Different, Held: t.Held}
+		switch t.Action {
+		case "added":
+			o.How = drift.Missing
+		case "removed":
+			o.How = drift.Extra
 		}
 		switch {
 		case t.Detail == "":
-		case strings.HasPrefix(t.Detail, core.HeldByOthers):
-			details[name] = append([]string{t.Detail}, details[name]...)
 		case t.Kind == planner.Image || t.Kind == planner.Replicas:
-			details[name] = append(details[name], t.Kind.Words()+" "+t.Detail)
+			o.Differs = []string{t.Kind.Words() + " " + t.Detail}
 		default:
-			details[name] = append(details[name], t.Detail)
+			o.Differs = []string{t.Detail}
 		}
+		all = all.Add(o)
 	}
-	// What no deploy takes back is named first, so that it is named however many others there are.
-	slices.SortFunc(objects, func(a, b string) int {
-		held := func(name string) int {
-			if slices.ContainsFunc(details[name], func(about string) bool { return strings.HasPrefix(about, core.HeldByOthers) }) {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(held(a), held(b)), strings.Compare(a, b))
-	})
-	for i, name := range objects {
-		if about := details[name]; len(about) > 0 {
-			objects[i] = name + " (" + strings.Join(about[:min(len(about), driftShown)], ", ") + ")"
-		}
-	}
-	if more := len(objects) - driftShown; more > 0 {
-		objects = append(objects[:driftShown], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(objects, ", ")
+	return all
 }

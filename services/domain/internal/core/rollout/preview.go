@@ -175,7 +175,9 @@ func (u *UseCases) failPreview(ctx context.Context, tx Tx, c cause, failed core.
 		return err
 	}
 	if p := known[failed.ID]; p.DriftOf != 0 && p.State != core.PreviewMade && p.State != core.PreviewFailed {
-		u.drifts.unknown.Add(1)
+		if err := u.lookFailed(ctx, tx, c, p, failed.Reason); err != nil {
+			return err
+		}
 	}
 	return tx.SettlePreview(ctx, failed)
 }

@@ -24,8 +24,9 @@ const (
 	signalsKept = 90 * 24 * time.Hour
 	// maxRepairs is the limit of repairs of drift within an hour.
 	maxRepairs = 3
-	// patience is the longest wait for an observation.
+	// patience is how long an observation is waited for by looking often, and rarely the delay after that.
 	patience = time.Hour
+	rarely   = 10 * time.Minute
 	// forgottenAtOnce limits how many old decisions are deleted with each new one.
 	forgottenAtOnce = 20
 )
@@ -372,7 +373,7 @@ func (d *decision) drift(ctx context.Context) (core.TriggerSignal, error) {
 		}
 		name := names[environments[i]].Name
 		chosen := len(only) == 0 || slices.ContainsFunc(only, func(p string) bool { return pattern.Match(p, name) })
-		if seen[id].Drift == "" || live[environments[i]] == 0 || !chosen {
+		if len(seen[id].Objects) == 0 || live[environments[i]] == 0 || !chosen {
 			continue
 		}
 		return d.repair(ctx, name, live[environments[i]], seen[id])
@@ -387,6 +388,14 @@ func placeOf(cause string) (id int64) {
 		id, _ = strconv.ParseInt(text, 10, 64)
 	}
 	return id
+}
+
+// later is when to look again for an observation that is missing: soon at first.
+func (d *decision) later() time.Time {
+	if d.now.Sub(d.signals[0].At) > patience {
+		return d.now.Add(rarely)
+	}
+	return d.now.Add(again)
 }
 
 // repair deploys a set again in one environment.
@@ -408,14 +417,19 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 		}
 		// An observation from before the end of the rollout is about what it has replaced.
 		if !seen.ObservedAt.After(*r.FinishedAt) {
-			if d.now.Sub(d.signals[0].At) > patience {
-				return d.declines("what differed in %q was observed before rollout_%d ended, and not since", environment, r.ID), nil
-			}
-			return d.waits(d.now.Add(again), "what differs in %q was observed before rollout_%d ended", environment, r.ID), nil
+			return d.waits(d.later(), "what differs in %q was observed at %s, before rollout_%d ended", environment, stamp(seen.ObservedAt), r.ID), nil
 		}
 	}
-	if seen.TakenOver() {
-		return d.declines("others manage fields of what differs in %q, and a deploy takes nothing from them", environment), nil
+	// What nobody can look at any more may not differ any more. It waits: the same drift would not be signalled again.
+	if why := seen.StaleReason(); why != "" {
+		return d.waits(d.later(), "what differs in %q was observed at %s: %s", environment, stamp(seen.ObservedAt), why), nil
+	}
+	if seen.Objects.TakenOver() {
+		who := "others manage"
+		if known := seen.Objects.Managers(); len(known) > 0 {
+			who = "others (" + strings.Join(known, ", ") + ") manage"
+		}
+		return d.declines("%s fields of what differs in %q, and a deploy takes nothing from them", who, environment), nil
 	}
 	many, still, err := d.repairs(ctx, seen)
 	switch {

@@ -3,13 +3,14 @@
 SELECT organization_id::bigint FROM cd_organizations_with_due_drift_looks(@at) AS organization_id;
 
 -- name: DueDriftLook :one
-SELECT * FROM cd_drift_looks WHERE organization_id = @organization_id AND due_at <= @at ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED;
+-- Without a lock, which comes after those of the rollout and the application; it is read again with it.
+SELECT * FROM cd_drift_looks WHERE organization_id = @organization_id AND due_at <= @at ORDER BY due_at, id LIMIT 1;
 
 -- name: DriftLook :one
 SELECT * FROM cd_drift_looks WHERE organization_id = @organization_id AND application_environment_id = @application_environment_id FOR UPDATE;
 
 -- name: SaveDriftLook :exec
-UPDATE cd_drift_looks SET due_at = @due_at, asked_at = @asked_at, preview_id = @preview_id
+UPDATE cd_drift_looks SET due_at = @due_at, asked_at = @asked_at, preview_id = @preview_id, failed_at = @failed_at, failure = left(@failure::text, 1000)
 WHERE organization_id = @organization_id AND application_environment_id = @application_environment_id;
 
 -- name: DeployedLast :one

@@ -60,7 +60,7 @@ ON CONFLICT (organization_id, cause) DO NOTHING;
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id)
 SELECT b.organization_id, 'drift_ended', 'end:' || b.id, @at::timestamptz, @at::timestamptz, b.application_id, b.environment_id
 FROM cd_application_environments e
-JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift = ''
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.objects = '[]'
     AND r.since = r.observed_at
 JOIN LATERAL (SELECT d.* FROM cd_notifications d WHERE d.organization_id = e.organization_id AND d.moment = 'drift' AND d.environment_id = e.environment_id
     AND d.application_id = e.application_id ORDER BY d.at DESC, d.id DESC LIMIT 1) b ON true
@@ -136,7 +136,7 @@ INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, applic
 SELECT e.organization_id, 'drift', 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), @at::timestamptz, @at::timestamptz,
     e.application_id, e.environment_id, left(r.drift, 1000)
 FROM cd_application_environments e
-JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.objects <> '[]'
 WHERE e.organization_id = @organization_id AND e.id = @application_environment_id
   AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
 ON CONFLICT (organization_id, cause) DO NOTHING;

@@ -61,12 +61,12 @@ ORDER BY since LIMIT 1;
 -- name: SaveReconciliation :exec
 -- Drift is since something has differed, whatever it is meanwhile.
 INSERT INTO cd_application_environment_reconciliations AS r (
-    organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at
-) VALUES (@organization_id, @application_environment_id, @revision, @expected_revision, @automatic, @drift, @observed_at, @observed_at)
+    organization_id, application_environment_id, revision, expected_revision, automatic, drift, objects, since, observed_at
+) VALUES (@organization_id, @application_environment_id, @revision, @expected_revision, @automatic, @drift, @objects, @observed_at, @observed_at)
 ON CONFLICT (organization_id, application_environment_id) DO UPDATE
 SET revision = excluded.revision, expected_revision = excluded.expected_revision, automatic = excluded.automatic,
-    drift = excluded.drift, observed_at = excluded.observed_at,
-    since = CASE WHEN (r.drift = '') = (excluded.drift = '') THEN r.since ELSE excluded.observed_at END
+    drift = excluded.drift, objects = excluded.objects, observed_at = excluded.observed_at,
+    since = CASE WHEN (r.objects = '[]') = (excluded.objects = '[]') THEN r.since ELSE excluded.observed_at END
 WHERE r.observed_at < excluded.observed_at;
 
 -- name: SaveContact :one
@@ -87,8 +87,14 @@ SELECT * FROM cd_service_environment_healths
 WHERE organization_id = @organization_id AND service_id = ANY(@services::bigint[]) AND environment_id = ANY(@environments::bigint[]) ORDER BY service_id;
 
 -- name: Reconciliations :many
-SELECT * FROM cd_application_environment_reconciliations
-WHERE organization_id = @organization_id AND application_environment_id = ANY(@ids::bigint[]);
+-- With when a rollout has changed something there last, and why looking for drift has failed since it succeeded.
+SELECT sqlc.embed(r), c.live_since, s.started_at, s.finished_at, l.failed_at, COALESCE(l.failure, '')::text AS failure
+FROM cd_application_environment_reconciliations r
+JOIN cd_application_environments e ON e.organization_id = r.organization_id AND e.id = r.application_environment_id
+LEFT JOIN cd_drift_looks l ON l.organization_id = e.organization_id AND l.application_environment_id = e.id
+LEFT JOIN cd_cells c ON c.organization_id = e.organization_id AND c.application_id = e.application_id AND c.environment_id = e.environment_id
+LEFT JOIN cd_rollout_environments s ON s.organization_id = c.organization_id AND s.id = c.latest_rollout_environment_id
+WHERE r.organization_id = @organization_id AND r.application_environment_id = ANY(@ids::bigint[]);
 
 -- name: Contacts :many
 SELECT * FROM cd_environment_contacts WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]);

@@ -46,7 +46,7 @@ func (q *Queries) DeployedLast(ctx context.Context, organizationID int64, applic
 }
 
 const driftLook = `-- name: DriftLook :one
-SELECT organization_id, id, application_environment_id, due_at, asked_at, preview_id, created_at, updated_at FROM cd_drift_looks WHERE organization_id = $1 AND application_environment_id = $2 FOR UPDATE
+SELECT organization_id, id, application_environment_id, due_at, asked_at, preview_id, created_at, updated_at, failed_at, failure FROM cd_drift_looks WHERE organization_id = $1 AND application_environment_id = $2 FOR UPDATE
 `
 
 func (q *Queries) DriftLook(ctx context.Context, organizationID int64, applicationEnvironmentID int64) (DriftLook, error) {
@@ -61,14 +61,17 @@ func (q *Queries) DriftLook(ctx context.Context, organizationID int64, applicati
 		&i.PreviewID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.FailedAt,
+		&i.Failure,
 	)
 	return i, err
 }
 
 const dueDriftLook = `-- name: DueDriftLook :one
-SELECT organization_id, id, application_environment_id, due_at, asked_at, preview_id, created_at, updated_at FROM cd_drift_looks WHERE organization_id = $1 AND due_at <= $2 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+SELECT organization_id, id, application_environment_id, due_at, asked_at, preview_id, created_at, updated_at, failed_at, failure FROM cd_drift_looks WHERE organization_id = $1 AND due_at <= $2 ORDER BY due_at, id LIMIT 1
 `
 
+// Without a lock, which comes after those of the rollout and the application; it is read again with it.
 func (q *Queries) DueDriftLook(ctx context.Context, organizationID int64, at *time.Time) (DriftLook, error) {
 	row := q.db.QueryRow(ctx, dueDriftLook, organizationID, at)
 	var i DriftLook
@@ -81,6 +84,8 @@ func (q *Queries) DueDriftLook(ctx context.Context, organizationID int64, at *ti
 		&i.PreviewID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.FailedAt,
+		&i.Failure,
 	)
 	return i, err
 }
@@ -120,14 +125,16 @@ func (q *Queries) OrganizationsWithDueDriftLooks(ctx context.Context, at time.Ti
 }
 
 const saveDriftLook = `-- name: SaveDriftLook :exec
-UPDATE cd_drift_looks SET due_at = $1, asked_at = $2, preview_id = $3
-WHERE organization_id = $4 AND application_environment_id = $5
+UPDATE cd_drift_looks SET due_at = $1, asked_at = $2, preview_id = $3, failed_at = $4, failure = left($5::text, 1000)
+WHERE organization_id = $6 AND application_environment_id = $7
 `
 
 type SaveDriftLookParams struct {
 	DueAt                    *time.Time
 	AskedAt                  *time.Time
 	PreviewID                *int64
+	FailedAt                 *time.Time
+	Failure                  string
 	OrganizationID           int64
 	ApplicationEnvironmentID int64
 }
@@ -137,6 +144,8 @@ func (q *Queries) SaveDriftLook(ctx context.Context, arg SaveDriftLookParams) er
 		arg.DueAt,
 		arg.AskedAt,
 		arg.PreviewID,
+		arg.FailedAt,
+		arg.Failure,
 		arg.OrganizationID,
 		arg.ApplicationEnvironmentID,
 	)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 )
 
 type AccessToken struct {
@@ -708,6 +709,9 @@ type DriftLook struct {
 	PreviewID *int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// When nothing could be found out, because of failure; NULL if that has not been so since the last answer.
+	FailedAt *time.Time
+	Failure  string
 }
 
 // The layers of OCI artifacts with drivers, checked when they were pulled.
@@ -1698,6 +1702,8 @@ type Reconciliation struct {
 	ObservedAt time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// What differs, object by object; the column drift is the same in words, for people.
+	Objects []drift.Object
 }
 
 type Rollout struct {

@@ -8,6 +8,8 @@ package query
 import (
 	"context"
 	"time"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 )
 
 const contacts = `-- name: Contacts :many
@@ -184,31 +186,52 @@ func (q *Queries) MayObserve(ctx context.Context, arg MayObserveParams) (bool, e
 }
 
 const reconciliations = `-- name: Reconciliations :many
-SELECT id, organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at, created_at, updated_at FROM cd_application_environment_reconciliations
-WHERE organization_id = $1 AND application_environment_id = ANY($2::bigint[])
+SELECT r.id, r.organization_id, r.application_environment_id, r.revision, r.expected_revision, r.automatic, r.drift, r.since, r.observed_at, r.created_at, r.updated_at, r.objects, c.live_since, s.started_at, s.finished_at, l.failed_at, COALESCE(l.failure, '')::text AS failure
+FROM cd_application_environment_reconciliations r
+JOIN cd_application_environments e ON e.organization_id = r.organization_id AND e.id = r.application_environment_id
+LEFT JOIN cd_drift_looks l ON l.organization_id = e.organization_id AND l.application_environment_id = e.id
+LEFT JOIN cd_cells c ON c.organization_id = e.organization_id AND c.application_id = e.application_id AND c.environment_id = e.environment_id
+LEFT JOIN cd_rollout_environments s ON s.organization_id = c.organization_id AND s.id = c.latest_rollout_environment_id
+WHERE r.organization_id = $1 AND r.application_environment_id = ANY($2::bigint[])
 `
 
-func (q *Queries) Reconciliations(ctx context.Context, organizationID int64, ids []int64) ([]Reconciliation, error) {
+type ReconciliationsRow struct {
+	Reconciliation Reconciliation
+	LiveSince      *time.Time
+	StartedAt      *time.Time
+	FinishedAt     *time.Time
+	FailedAt       *time.Time
+	Failure        string
+}
+
+// With when a rollout has changed something there last, and why looking for drift has failed since it succeeded.
+func (q *Queries) Reconciliations(ctx context.Context, organizationID int64, ids []int64) ([]ReconciliationsRow, error) {
 	rows, err := q.db.Query(ctx, reconciliations, organizationID, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Reconciliation
+	var items []ReconciliationsRow
 	for rows.Next() {
-		var i Reconciliation
+		var i ReconciliationsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrganizationID,
-			&i.ApplicationEnvironmentID,
-			&i.Revision,
-			&i.ExpectedRevision,
-			&i.Automatic,
-			&i.Drift,
-			&i.Since,
-			&i.ObservedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Reconciliation.ID,
+			&i.Reconciliation.OrganizationID,
+			&i.Reconciliation.ApplicationEnvironmentID,
+			&i.Reconciliation.Revision,
+			&i.Reconciliation.ExpectedRevision,
+			&i.Reconciliation.Automatic,
+			&i.Reconciliation.Drift,
+			&i.Reconciliation.Since,
+			&i.Reconciliation.ObservedAt,
+			&i.Reconciliation.CreatedAt,
+			&i.Reconciliation.UpdatedAt,
+			&i.Reconciliation.Objects,
+			&i.LiveSince,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.FailedAt,
+			&i.Failure,
 		); err != nil {
 			return nil, err
 		}
@@ -310,12 +333,12 @@ func (q *Queries) SaveHealth(ctx context.Context, arg SaveHealthParams) (bool, e
 
 const saveReconciliation = `-- name: SaveReconciliation :exec
 INSERT INTO cd_application_environment_reconciliations AS r (
-    organization_id, application_environment_id, revision, expected_revision, automatic, drift, since, observed_at
-) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+    organization_id, application_environment_id, revision, expected_revision, automatic, drift, objects, since, observed_at
+) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
 ON CONFLICT (organization_id, application_environment_id) DO UPDATE
 SET revision = excluded.revision, expected_revision = excluded.expected_revision, automatic = excluded.automatic,
-    drift = excluded.drift, observed_at = excluded.observed_at,
-    since = CASE WHEN (r.drift = '') = (excluded.drift = '') THEN r.since ELSE excluded.observed_at END
+    drift = excluded.drift, objects = excluded.objects, observed_at = excluded.observed_at,
+    since = CASE WHEN (r.objects = '[]') = (excluded.objects = '[]') THEN r.since ELSE excluded.observed_at END
 WHERE r.observed_at < excluded.observed_at
 `
 
@@ -326,6 +349,7 @@ type SaveReconciliationParams struct {
 	ExpectedRevision         string
 	Automatic                bool
 	Drift                    string
+	Objects                  []drift.Object
 	ObservedAt               time.Time
 }
 
@@ -338,6 +362,7 @@ func (q *Queries) SaveReconciliation(ctx context.Context, arg SaveReconciliation
 		arg.ExpectedRevision,
 		arg.Automatic,
 		arg.Drift,
+		arg.Objects,
 		arg.ObservedAt,
 	)
 	return err

@@ -639,7 +639,7 @@ const signalDrift = `-- name: SignalDrift :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
 SELECT t.organization_id, t.id, w.period || ':' || $1::text, $2::timestamptz, $2::timestamptz
 FROM cd_application_environments e
-JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.drift <> ''
+JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.objects <> '[]'
 JOIN cd_triggers t ON t.organization_id = $3 AND t.application_id = e.application_id AND t.kind = 'drift' AND t.enabled AND t.removed_at IS NULL
 CROSS JOIN LATERAL (SELECT 'drift:' || e.id || ':' || to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS period) w
 WHERE e.organization_id = $3 AND e.id = $4

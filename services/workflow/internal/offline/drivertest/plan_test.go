@@ -26,7 +26,11 @@ func planned(t *testing.T, w *world, in object) (*event.Comparison, []string) {
 	w.previews = nil
 	var all []string
 	for _, thing := range c.Things {
-		all = append(all, strings.TrimSpace(fmt.Sprint(thing.Kind, " ", thing.Action, " ", thing.Object, " ", thing.Detail)))
+		words := fmt.Sprint(thing.Kind, " ", thing.Action, " ", thing.Object, " ", thing.Detail)
+		for _, h := range thing.Held {
+			words += fmt.Sprint("held by ", h.Manager, ": ", h.Path)
+		}
+		all = append(all, strings.TrimSpace(words))
 	}
 	return c, all
 }
@@ -238,10 +242,10 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 		"below what is ignored":  {ignore: "spec"},
 		"another field":          {ignore: "spec.replica", want: []string{"replicas changed Deployment/api 9 → 2"}},
 		"all of it":              {ignore: "*"},
-		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api others manage spec.replicas"}},
+		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api held by ann: spec.replicas"}},
 		"taken over and ignored": {fail: taken, ignore: "spec.replicas"},
 		"an image taken over": {fail: takenImage, want: []string{
-			"pod_template changed Deployment/api others manage spec.template.spec.containers[api].image",
+			"pod_template changed Deployment/api held by ann: spec.template.spec.containers[api].image",
 		}},
 		"an image taken over and ignored": {fail: takenImage, ignore: "spec.template.spec.containers[api].image"},
 	} {

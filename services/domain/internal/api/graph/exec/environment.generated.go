@@ -14,6 +14,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -656,6 +657,153 @@ func (ec *executionContext) fieldContext_CreateEnvironmentPayload_errors(_ conte
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DriftedObject_kind(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriftedObject", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriftedObject_namespace(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_namespace(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Namespace, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_namespace(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriftedObject", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriftedObject_name(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriftedObject", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriftedObject_how(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_how(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.How, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v drift.How) graphql.Marshaler {
+			return ec.marshalNDriftHow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋdriftᚐHow(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_how(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriftedObject", field, false, false, errors.New("field of type DriftHow does not have child fields"))
+}
+
+func (ec *executionContext) _DriftedObject_differs(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_differs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Differs(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_differs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DriftedObject", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DriftedObject_held(ctx context.Context, field graphql.CollectedField, obj *model.DriftedObject) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DriftedObject_held(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Held(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.HeldField) graphql.Marshaler {
+			return ec.marshalNHeldField2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐHeldFieldᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DriftedObject_held(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DriftedObject",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_HeldField(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1666,6 +1814,52 @@ func (ec *executionContext) fieldContext_EnvironmentEdge_node(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _HeldField_path(ctx context.Context, field graphql.CollectedField, obj *model.HeldField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_HeldField_path(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Path, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_HeldField_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("HeldField", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _HeldField_manager(ctx context.Context, field graphql.CollectedField, obj *model.HeldField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_HeldField_manager(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Manager, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_HeldField_manager(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("HeldField", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Reconciliation_revision(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1744,7 +1938,7 @@ func (ec *executionContext) _Reconciliation_drift(ctx context.Context, field gra
 			return ec.fieldContext_Reconciliation_drift(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Drift, nil
+			return obj.Drift(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
@@ -1755,7 +1949,39 @@ func (ec *executionContext) _Reconciliation_drift(ctx context.Context, field gra
 	)
 }
 func (ec *executionContext) fieldContext_Reconciliation_drift(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Reconciliation", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_objects(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_objects(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Objects(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.DriftedObject) graphql.Marshaler {
+			return ec.marshalNDriftedObject2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriftedObjectᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_objects(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Reconciliation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DriftedObject(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Reconciliation_since(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
@@ -1802,6 +2028,29 @@ func (ec *executionContext) _Reconciliation_observedAt(ctx context.Context, fiel
 }
 func (ec *executionContext) fieldContext_Reconciliation_observedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Reconciliation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Reconciliation_staleReason(ctx context.Context, field graphql.CollectedField, obj *model.Reconciliation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Reconciliation_staleReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StaleReason(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Reconciliation_staleReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Reconciliation", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _RestoreEnvironmentPayload_environment(ctx context.Context, field graphql.CollectedField, obj *model.RestoreEnvironmentPayload) (ret graphql.Marshaler) {
@@ -3221,6 +3470,69 @@ func (ec *executionContext) _CreateEnvironmentPayload(ctx context.Context, sel a
 	return out
 }
 
+var driftedObjectImplementors = []string{"DriftedObject"}
+
+func (ec *executionContext) _DriftedObject(ctx context.Context, sel ast.SelectionSet, obj *model.DriftedObject) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, driftedObjectImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DriftedObject")
+		case "kind":
+			out.Values[i] = ec._DriftedObject_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "namespace":
+			out.Values[i] = ec._DriftedObject_namespace(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "name":
+			out.Values[i] = ec._DriftedObject_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "how":
+			out.Values[i] = ec._DriftedObject_how(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "differs":
+			out.Values[i] = ec._DriftedObject_differs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "held":
+			out.Values[i] = ec._DriftedObject_held(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var driverBindingImplementors = []string{"DriverBinding", "Node"}
 
 func (ec *executionContext) _DriverBinding(ctx context.Context, sel ast.SelectionSet, obj *model.DriverBinding) graphql.Marshaler {
@@ -4043,6 +4355,49 @@ func (ec *executionContext) _EnvironmentEdge(ctx context.Context, sel ast.Select
 	return out
 }
 
+var heldFieldImplementors = []string{"HeldField"}
+
+func (ec *executionContext) _HeldField(ctx context.Context, sel ast.SelectionSet, obj *model.HeldField) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, heldFieldImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("HeldField")
+		case "path":
+			out.Values[i] = ec._HeldField_path(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "manager":
+			out.Values[i] = ec._HeldField_manager(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var reconciliationImplementors = []string{"Reconciliation"}
 
 func (ec *executionContext) _Reconciliation(ctx context.Context, sel ast.SelectionSet, obj *model.Reconciliation) graphql.Marshaler {
@@ -4075,6 +4430,11 @@ func (ec *executionContext) _Reconciliation(ctx context.Context, sel ast.Selecti
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "objects":
+			out.Values[i] = ec._Reconciliation_objects(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "since":
 			out.Values[i] = ec._Reconciliation_since(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -4082,6 +4442,11 @@ func (ec *executionContext) _Reconciliation(ctx context.Context, sel ast.Selecti
 			}
 		case "observedAt":
 			out.Values[i] = ec._Reconciliation_observedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "staleReason":
+			out.Values[i] = ec._Reconciliation_staleReason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -4578,6 +4943,42 @@ func (ec *executionContext) marshalNCreateEnvironmentPayload2githubᚗcomᚋlock
 	return ec._CreateEnvironmentPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNDriftHow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋdriftᚐHow(ctx context.Context, v any) (drift.How, error) {
+	res, err := model.UnmarshalDriftHow(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDriftHow2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚋdriftᚐHow(ctx context.Context, sel ast.SelectionSet, v drift.How) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalDriftHow(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNDriftedObject2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriftedObject(ctx context.Context, sel ast.SelectionSet, v model.DriftedObject) graphql.Marshaler {
+	return ec._DriftedObject(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDriftedObject2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriftedObjectᚄ(ctx context.Context, sel ast.SelectionSet, v []model.DriftedObject) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDriftedObject2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriftedObject(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNDriverBinding2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐDriverBinding(ctx context.Context, sel ast.SelectionSet, v model.DriverBinding) graphql.Marshaler {
 	return ec._DriverBinding(ctx, sel, &v)
 }
@@ -4656,6 +5057,26 @@ func (ec *executionContext) marshalNHealth2githubᚗcomᚋlockstepᚑcdᚋlockst
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNHeldField2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐHeldField(ctx context.Context, sel ast.SelectionSet, v model.HeldField) graphql.Marshaler {
+	return ec._HeldField(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNHeldField2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐHeldFieldᚄ(ctx context.Context, sel ast.SelectionSet, v []model.HeldField) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNHeldField2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐHeldField(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNReadiness2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐReadiness(ctx context.Context, v any) (core.Readiness, error) {

@@ -727,6 +727,15 @@ type ComplexityRoot struct {
 		Errors         func(childComplexity int) int
 	}
 
+	DriftedObject struct {
+		Differs   func(childComplexity int) int
+		Held      func(childComplexity int) int
+		How       func(childComplexity int) int
+		Kind      func(childComplexity int) int
+		Name      func(childComplexity int) int
+		Namespace func(childComplexity int) int
+	}
+
 	Driver struct {
 		ApplicationEnvironmentSchema func(childComplexity int) int
 		ArtifactDigest               func(childComplexity int) int
@@ -1091,6 +1100,11 @@ type ComplexityRoot struct {
 		Errors       func(childComplexity int) int
 		Group        func(childComplexity int) int
 		Unanswerable func(childComplexity int) int
+	}
+
+	HeldField struct {
+		Manager func(childComplexity int) int
+		Path    func(childComplexity int) int
 	}
 
 	InstallationPolicySet struct {
@@ -1899,9 +1913,11 @@ type ComplexityRoot struct {
 		Automatic        func(childComplexity int) int
 		Drift            func(childComplexity int) int
 		ExpectedRevision func(childComplexity int) int
+		Objects          func(childComplexity int) int
 		ObservedAt       func(childComplexity int) int
 		Revision         func(childComplexity int) int
 		Since            func(childComplexity int) int
+		StaleReason      func(childComplexity int) int
 	}
 
 	RecordDifference struct {
@@ -5143,6 +5159,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DisableArtifactSourcePayload.Errors(childComplexity), true
 
+	case "DriftedObject.differs":
+		if e.ComplexityRoot.DriftedObject.Differs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.Differs(childComplexity), true
+	case "DriftedObject.held":
+		if e.ComplexityRoot.DriftedObject.Held == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.Held(childComplexity), true
+	case "DriftedObject.how":
+		if e.ComplexityRoot.DriftedObject.How == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.How(childComplexity), true
+	case "DriftedObject.kind":
+		if e.ComplexityRoot.DriftedObject.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.Kind(childComplexity), true
+	case "DriftedObject.name":
+		if e.ComplexityRoot.DriftedObject.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.Name(childComplexity), true
+	case "DriftedObject.namespace":
+		if e.ComplexityRoot.DriftedObject.Namespace == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DriftedObject.Namespace(childComplexity), true
+
 	case "Driver.applicationEnvironmentSchema":
 		if e.ComplexityRoot.Driver.ApplicationEnvironmentSchema == nil {
 			break
@@ -6607,6 +6660,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.GroupPayload.Unanswerable(childComplexity), true
+
+	case "HeldField.manager":
+		if e.ComplexityRoot.HeldField.Manager == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HeldField.Manager(childComplexity), true
+	case "HeldField.path":
+		if e.ComplexityRoot.HeldField.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.HeldField.Path(childComplexity), true
 
 	case "InstallationPolicySet.mode":
 		if e.ComplexityRoot.InstallationPolicySet.Mode == nil {
@@ -10900,6 +10966,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Reconciliation.ExpectedRevision(childComplexity), true
+	case "Reconciliation.objects":
+		if e.ComplexityRoot.Reconciliation.Objects == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.Objects(childComplexity), true
 	case "Reconciliation.observedAt":
 		if e.ComplexityRoot.Reconciliation.ObservedAt == nil {
 			break
@@ -10918,6 +10990,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Reconciliation.Since(childComplexity), true
+	case "Reconciliation.staleReason":
+		if e.ComplexityRoot.Reconciliation.StaleReason == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Reconciliation.StaleReason(childComplexity), true
 
 	case "RecordDifference.kind":
 		if e.ComplexityRoot.RecordDifference.Kind == nil {
@@ -16030,10 +16108,44 @@ type Reconciliation {
   automatic: Boolean!
   "A description of the difference; empty if there is none."
   drift: String!
+  "What differs, object by object; empty if nothing does."
+  objects: [DriftedObject!]!
   "Since when."
   since: Time!
   "When this was observed last."
   observedAt: Time!
+  "Why what differs may not differ any more: looking again failed, or a rollout has changed something there since it was observed. Empty otherwise."
+  staleReason: String!
+}
+
+"An object that differs from what was deployed."
+type DriftedObject {
+  "Its kind; empty, as the name is, if the difference is only known in words."
+  kind: String!
+  "Its namespace; empty if it has none, or if it is unknown."
+  namespace: String!
+  name: String!
+  how: DriftHow!
+  "What differs in it, such as replicas 9 → 2; empty if that is unknown."
+  differs: [String!]!
+  "The fields that others have taken over, so that no deploy sets them."
+  held: [HeldField!]!
+}
+
+"How an object differs from what was deployed."
+enum DriftHow {
+  "A deploy would create it."
+  MISSING
+  "A deploy would delete it."
+  EXTRA
+  DIFFERENT
+}
+
+"A field that another manager has taken over."
+type HeldField {
+  path: String!
+  "The manager; empty if it is unknown."
+  manager: String!
 }
 
 "The kind of an environment. Approvals are stricter in production."
@@ -22325,6 +22437,24 @@ func (ec *executionContext) childFields_DisableArtifactSourcePayload(ctx context
 	return nil, fmt.Errorf("no field named %q was found under type DisableArtifactSourcePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DriftedObject(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_DriftedObject_kind(ctx, field)
+	case "namespace":
+		return ec.fieldContext_DriftedObject_namespace(ctx, field)
+	case "name":
+		return ec.fieldContext_DriftedObject_name(ctx, field)
+	case "how":
+		return ec.fieldContext_DriftedObject_how(ctx, field)
+	case "differs":
+		return ec.fieldContext_DriftedObject_differs(ctx, field)
+	case "held":
+		return ec.fieldContext_DriftedObject_held(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DriftedObject", field.Name)
+}
+
 func (ec *executionContext) childFields_Driver(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "ref":
@@ -23055,6 +23185,16 @@ func (ec *executionContext) childFields_GroupPayload(ctx context.Context, field 
 		return ec.fieldContext_GroupPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GroupPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_HeldField(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_HeldField_path(ctx, field)
+	case "manager":
+		return ec.fieldContext_HeldField_manager(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HeldField", field.Name)
 }
 
 func (ec *executionContext) childFields_InstallationPolicySet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -24259,10 +24399,14 @@ func (ec *executionContext) childFields_Reconciliation(ctx context.Context, fiel
 		return ec.fieldContext_Reconciliation_automatic(ctx, field)
 	case "drift":
 		return ec.fieldContext_Reconciliation_drift(ctx, field)
+	case "objects":
+		return ec.fieldContext_Reconciliation_objects(ctx, field)
 	case "since":
 		return ec.fieldContext_Reconciliation_since(ctx, field)
 	case "observedAt":
 		return ec.fieldContext_Reconciliation_observedAt(ctx, field)
+	case "staleReason":
+		return ec.fieldContext_Reconciliation_staleReason(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Reconciliation", field.Name)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 )
 
 // ServiceHealth wraps the domain's.
@@ -11,6 +12,46 @@ type ServiceHealth struct{ core.ServiceHealth }
 
 // Reconciliation wraps the domain's.
 type Reconciliation struct{ core.Reconciliation }
+
+// Objects are what differs.
+func (r Reconciliation) Objects() []DriftedObject {
+	all := make([]DriftedObject, len(r.Reconciliation.Objects))
+	for i, o := range r.Reconciliation.Objects.Sorted() {
+		all[i] = DriftedObject{o}
+	}
+	return all
+}
+
+// DriftedObject wraps the domain's.
+type DriftedObject struct{ drift.Object }
+
+// Held are the fields that others have taken over.
+func (o DriftedObject) Held() []HeldField {
+	all := make([]HeldField, len(o.Object.Held))
+	for i, h := range o.Object.Held {
+		all[i] = HeldField(h)
+	}
+	return all
+}
+
+// Differs says what differs in it.
+func (o DriftedObject) Differs() []string {
+	if o.Object.Differs == nil {
+		return []string{}
+	}
+	return o.Object.Differs
+}
+
+// HeldField is the domain's.
+type HeldField drift.Held
+
+// MarshalDriftHow writes how an object differs.
+func MarshalDriftHow(h drift.How) graphql.Marshaler { return word(string(h)) }
+
+// UnmarshalDriftHow reads how an object differs.
+func UnmarshalDriftHow(v any) (drift.How, error) {
+	return enum(v, drift.Missing, drift.Extra, drift.Different)
+}
 
 // Contact wraps the domain's.
 type Contact struct{ core.Contact }
