@@ -130,17 +130,22 @@ CREATE TABLE cd_application_environment_reconciliations (
     observed_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    objects jsonb NOT NULL DEFAULT '[]'::jsonb,
     CONSTRAINT cd_application_environment_reconciliations_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_application_environment_reconciliations_is_unique UNIQUE (organization_id, application_environment_id),
     CONSTRAINT cd_application_environment_reconciliations_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_application_environment_reconciliations_subject FOREIGN KEY (organization_id, application_environment_id) REFERENCES cd_application_environments(organization_id, id),
+    CONSTRAINT cd_application_environment_reconciliations_objects_are_listed CHECK ((jsonb_typeof(objects) = 'array'::text)),
     CONSTRAINT cd_application_environment_reconciliations_since_is_before CHECK ((since <= observed_at))
 );
+CREATE TRIGGER cd_application_environment_reconciliations_list_drift BEFORE INSERT OR UPDATE OF drift, objects ON cd_application_environment_reconciliations FOR EACH ROW EXECUTE FUNCTION cd_list_drift();
 CREATE TRIGGER cd_application_environment_reconciliations_touch BEFORE UPDATE ON cd_application_environment_reconciliations FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_application_environment_reconciliations.automatic IS
     'Whether the reconciler moves by itself, which nobody here has asked for.';
 COMMENT ON COLUMN cd_application_environment_reconciliations.drift IS
     'What differs from what was deployed, in words; empty for nothing. since is how long that has been so.';
+COMMENT ON COLUMN cd_application_environment_reconciliations.objects IS
+    'What differs, object by object; the column drift is the same in words, for people.';
 COMMENT ON COLUMN cd_application_environment_reconciliations.revision IS
     'What is in force, by the reconciler''s own word; empty when it does not say.';
 
@@ -1102,11 +1107,14 @@ CREATE TABLE cd_drift_looks (
     preview_id bigint,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    failed_at timestamp with time zone,
+    failure text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_drift_looks_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_drift_looks_are_unique UNIQUE (organization_id, application_environment_id),
     CONSTRAINT cd_drift_looks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_drift_looks_subject FOREIGN KEY (organization_id, application_environment_id) REFERENCES cd_application_environments(organization_id, id),
-    CONSTRAINT cd_drift_looks_asked_when CHECK (((preview_id IS NULL) = (asked_at IS NULL)))
+    CONSTRAINT cd_drift_looks_asked_when CHECK (((preview_id IS NULL) = (asked_at IS NULL))),
+    CONSTRAINT cd_drift_looks_failed_when CHECK (((failed_at IS NOT NULL) OR (failure = ''::text)))
 );
 CREATE INDEX cd_drift_looks_due ON cd_drift_looks USING btree (organization_id, due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX cd_drift_looks_due_in_all ON cd_drift_looks USING btree (due_at) WHERE (due_at IS NOT NULL);
@@ -1115,6 +1123,8 @@ COMMENT ON TABLE cd_drift_looks IS
     'One for each application environment that a version set is live in.';
 COMMENT ON COLUMN cd_drift_looks.due_at IS
     'When its driver is to look next; NULL for not until another rollout has arrived there.';
+COMMENT ON COLUMN cd_drift_looks.failed_at IS
+    'When nothing could be found out, because of failure; NULL if that has not been so since the last answer.';
 COMMENT ON COLUMN cd_drift_looks.preview_id IS
     'The preview by which its driver looks or has looked last; an answer of another one is too late.';
 
@@ -3954,6 +3964,20 @@ END $function$;
 COMMENT ON FUNCTION cd_delete_settled_rows IS
     'Deletes those of some archived rows of a kind that the organization''s rule still does not keep, notes the object that has them, and answers how many.';
 
+CREATE OR REPLACE FUNCTION cd_drift_in_words(drift text)
+ RETURNS jsonb
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT CASE WHEN drift = '' THEN '[]'::jsonb ELSE jsonb_build_array(
+        jsonb_build_object('kind', '', 'name', '', 'how', 'different', 'differs', jsonb_build_array(drift))
+        || CASE WHEN strpos(drift, '(others manage ') > 0
+            THEN jsonb_build_object('held', jsonb_build_array(jsonb_build_object('path', substring(drift FROM '\(others manage ([^,)]*)'))))
+            ELSE '{}'::jsonb END) END
+$function$;
+COMMENT ON FUNCTION cd_drift_in_words IS
+    'A list of what was only said in words, by a release of before.';
+
 CREATE OR REPLACE FUNCTION cd_end_settled(about text, among bigint[])
  RETURNS bigint[]
  LANGUAGE plpgsql
@@ -4101,7 +4125,7 @@ AS $function$
     WITH old AS (
         SELECT organization_id, id FROM cd_rollout_previews
         WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND drift_of IS NOT NULL AND created_at < before
-        ORDER BY created_at LIMIT at_most
+        ORDER BY created_at, id LIMIT at_most FOR UPDATE SKIP LOCKED
     ), gone AS (DELETE FROM cd_rollout_previews p USING old WHERE p.organization_id = old.organization_id AND p.id = old.id RETURNING p.id)
     SELECT count(*) FROM gone
 $function$;
@@ -4496,6 +4520,19 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_key_trigger IS
     'Keeps the keys of a trigger with it, in the transaction that saves it.';
+
+CREATE OR REPLACE FUNCTION cd_list_drift()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF (NEW.drift = '') <> (NEW.objects = '[]') OR TG_OP = 'UPDATE' AND NEW.drift <> OLD.drift AND NEW.objects = OLD.objects THEN
+        NEW.objects := cd_drift_in_words(NEW.drift);
+    END IF;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_list_drift IS
+    'Replicas of before store no list.';
 
 CREATE OR REPLACE FUNCTION cd_load(OUT handoffs_due bigint, OUT handoffs_oldest_seconds double precision, OUT gates_waiting bigint, OUT gates_oldest_seconds double precision)
  RETURNS record

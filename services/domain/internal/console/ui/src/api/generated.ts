@@ -1113,6 +1113,8 @@ export interface CellFields {
   reconciliation: {
     drift: string
     since: string
+    observedAt: string
+    staleReason: string
   } | null
 }
 
@@ -4625,6 +4627,8 @@ export interface WhereData {
         reconciliation: {
           drift: string
           since: string
+          observedAt: string
+          staleReason: string
         } | null
       }>
     }>
@@ -4639,7 +4643,7 @@ export interface WhereVariables {
   after?: string | null
   filter?: MatrixFilter | null
 }
-export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt status rollout { id isRollback } fleet { targets healthy failed } } gates { gateId } health reconciliation { drift since } }' }
+export const Where: Operation<WhereData, WhereVariables> = { name: 'Where', text: 'query Where($first: Int!, $after: String, $filter: MatrixFilter) { matrix(first: $first, after: $after, filter: $filter) { nodes { application { id name } newest { id name createdAt } cells { ...CellFields } } pageInfo { hasNextPage endCursor } } } fragment CellFields on ApplicationEnvironment { environment { id } readiness readinessReason live { id name } liveSince latestVersionSet { name } state latest { startedAt status rollout { id isRollback } fleet { targets healthy failed } } gates { gateId } health reconciliation { drift since observedAt staleReason } }' }
 
 export interface ColumnsData {
   environments: {

@@ -40,6 +40,12 @@ export function Cell({ cell, application }: { cell: CellFields; application: str
           <Icon name="drift" />
           <span>
             Drift since <Ago at={reconciliation.since} />: {reconciliation.drift}
+            {reconciliation.staleReason && (
+              <>
+                {' '}
+                (as of <Ago at={reconciliation.observedAt} />: {reconciliation.staleReason})
+              </>
+            )}
           </span>
         </span>
       )}
