@@ -4442,6 +4442,7 @@ export interface RolloutFleetsData {
   rollout: {
     id: string
     state: RolloutState
+    isRollback: boolean
     viewerCan: Array<{
       action: string
       allowed: boolean
@@ -4452,6 +4453,9 @@ export interface RolloutFleetsData {
       environment: {
         id: string
         name: string
+      }
+      driverBinding: {
+        fleet: unknown | null
       }
       fleet: {
         targets: number
@@ -4474,7 +4478,7 @@ export interface RolloutFleetsData {
 export interface RolloutFleetsVariables {
   id: string
 }
-export const RolloutFleets: Operation<RolloutFleetsData, RolloutFleetsVariables> = { name: 'RolloutFleets', text: 'query RolloutFleets($id: ID!) { rollout(id: $id) { id state viewerCan { ...AbilityFields } environments { id environment { id name } fleet { targets healthy failed waves { number targets healthy failed attempt paused startedAt finishedAt } } } } } fragment AbilityFields on Ability { action allowed reason }' }
+export const RolloutFleets: Operation<RolloutFleetsData, RolloutFleetsVariables> = { name: 'RolloutFleets', text: 'query RolloutFleets($id: ID!) { rollout(id: $id) { id state isRollback viewerCan { ...AbilityFields } environments { id environment { id name } driverBinding { fleet } fleet { targets healthy failed waves { number targets healthy failed attempt paused startedAt finishedAt } } } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface RolloutTargetsData {
   rolloutTargets: {

@@ -4,6 +4,7 @@ import { accepted, ask } from '../api/client'
 import { PauseWave, ResumeWave, RolloutFleets, RolloutTargets, type RolloutFleetsData } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { ability, type Ability } from '../logic/ability'
+import { fleetTerms } from '../logic/fleet'
 import { isOver } from '../logic/waiting'
 import { ActButton } from './act'
 import { Confirm } from './confirm'
@@ -23,7 +24,7 @@ export function Fleets({ id }: { id: string }) {
   const rollout = query.data?.rollout
   return (
     <>
-      {rollout?.environments.map((stop) => stop.fleet && <FleetView key={stop.id} id={id} stop={stop} fleet={stop.fleet} can={rollout.viewerCan} over={isOver(rollout.state)} changed={() => query.refetch()} />)}
+      {rollout?.environments.map((stop) => stop.fleet && <FleetView key={stop.id} id={id} stop={stop} fleet={stop.fleet} back={rollout.isRollback} can={rollout.viewerCan} over={isOver(rollout.state)} changed={() => query.refetch()} />)}
     </>
   )
 }
@@ -32,12 +33,13 @@ interface FleetProps {
   id: string
   stop: Stop
   fleet: Fleet
+  back: boolean
   can: Ability[]
   over: boolean
   changed: () => Promise<unknown>
 }
 
-function FleetView({ id, stop, fleet, can, over, changed }: FleetProps) {
+function FleetView({ id, stop, fleet, back, can, over, changed }: FleetProps) {
   const { name } = stop.environment
   return (
     <section className="card" aria-label={`Targets in ${name}`}>
@@ -45,6 +47,7 @@ function FleetView({ id, stop, fleet, can, over, changed }: FleetProps) {
         {name}: {fleet.healthy} of {fleet.targets} targets healthy
       </h2>
       <Bar part={fleet} what={`Targets in ${name}`} />
+      <p className="faint">{fleetTerms(stop.driverBinding.fleet, back).join(' ')}</p>
       <ul className="plain">
         {fleet.waves.map((wave) => (
           <WaveView key={wave.number} id={id} environment={name} wave={wave} can={can} over={over} changed={changed} />
