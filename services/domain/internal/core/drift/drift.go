@@ -1,5 +1,5 @@
-// Package drift is what differs in a cluster from what was deployed, as a list of objects (R4-11). Whatever is decided about drift is decided
-// by the list; its sentence is for people.
+// Package drift is what differs in a cluster from what was deployed, as a list of objects (R4-11). Whatever is decided about drift is
+// decided by the list; its sentence is for people.
 package drift
 
 import (
@@ -58,12 +58,13 @@ func InWords(sentence string) List {
 
 // Add adds what differs, to what is known of the same object if there is any.
 func (l List) Add(o Object) List {
-	at := slices.IndexFunc(l, func(known Object) bool { return known.same(o) })
-	if at < 0 {
-		return append(l, o)
+	for i := range l {
+		if known := &l[i]; known.same(o) {
+			known.Differs, known.Held = append(known.Differs, o.Differs...), append(known.Held, o.Held...)
+			return l
+		}
 	}
-	l[at].Differs, l[at].Held = append(l[at].Differs, o.Differs...), append(l[at].Held, o.Held...)
-	return l
+	return append(l, o)
 }
 
 func (o Object) same(other Object) bool {
