@@ -20,7 +20,7 @@ test('without thresholds every target has to be healthy', () => {
 
 test('a rollback waits for nothing between its waves', () => {
   expect(fleetTerms({ interval_seconds: 60, freshness_seconds: 60 }, true)).toEqual([
-    'A rollback goes on whatever fails, and is judged after its last wave.', 'Every target has to be healthy.',
+    'A rollback continues whatever fails, and is judged after its last wave.', 'Every target has to be healthy.',
   ])
 })
 

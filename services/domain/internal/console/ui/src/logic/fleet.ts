@@ -19,7 +19,7 @@ export function fleetTerms(fleet: unknown, isRollback: boolean): string[] {
   const each = bounds(spec.success?.wave)
   const all = bounds(spec.success?.overall)
   const terms: string[] = []
-  if (isRollback) terms.push('A rollback goes on whatever fails, and is judged after its last wave.')
+  if (isRollback) terms.push('A rollback continues whatever fails, and is judged after its last wave.')
   if (each) terms.push(`Each wave needs ${each}.`)
   if (all) terms.push(`All waves together need ${all}.`)
   if (!each && !all) terms.push('Every target has to be healthy.')
