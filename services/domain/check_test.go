@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -285,8 +286,10 @@ func TestAReportIsRefused(t *testing.T) {
 		{"javascript", func(r *check.Report, _ *core.Actor) { r.Link = "javascript:alert(1)" }, fault.Invalid, "expected an http or https address"},
 		{"a password in the link", func(r *check.Report, _ *core.Actor) { r.Link = "https://a:b@c.test" }, fault.Invalid, "without credentials"},
 		{"a long link", func(r *check.Report, _ *core.Actor) { r.Link = "https://a.test/" + strings.Repeat("l", 2000) }, fault.Invalid, "found 2015 bytes"},
-		{"no subject", func(r *check.Report, _ *core.Actor) { r.VersionSetID = 0 }, fault.Invalid, "expected a version set or a commit"},
-		{"two subjects", func(r *check.Report, _ *core.Actor) { r.Commit = strings.Repeat("a", 40) }, fault.Invalid, "and not both"},
+		{"no subject", func(r *check.Report, _ *core.Actor) { r.VersionSetID = 0 }, fault.Invalid, "expected a version set, a commit or a digest"},
+		{"two subjects", func(r *check.Report, _ *core.Actor) { r.Commit = strings.Repeat("a", 40) }, fault.Invalid, "one of these only"},
+		{"no digest", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Digest = 0, "latest" }, fault.Invalid, `/digest: found "latest"; expected sha256:`},
+		{"a digest that nobody knows", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Digest = 0, "sha256:"+strings.Repeat("a", 64) }, fault.Invalid, "which no version set of the application has"},
 		{"a short commit", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Commit = 0, "abc123" }, fault.Invalid, "hexadecimal digits"},
 		{"a commit that nobody knows", func(r *check.Report, _ *core.Actor) { r.VersionSetID, r.Commit = 0, strings.Repeat("a", 40) }, fault.Invalid, "has recorded"},
 		{"an application that does not exist", func(r *check.Report, _ *core.Actor) { r.ApplicationID = other }, fault.NotFound, "application"},
@@ -342,6 +345,58 @@ func TestAStatusMayNameACommit(t *testing.T) {
 	})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "had for several version sets; expected the version set") {
 		t.Errorf("a commit of two version sets: %v", err)
+	}
+}
+
+// D48, R3-06: a status may name the digest of what a version set consists of, or the commit that it was built from, which provenance has
+// stated. It is about that version set alone; what is only a part of one, or of several, is no subject.
+func TestAStatusMayNameAnArtifact(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	prove, registry := c.proving()
+	older, newer := strings.Repeat("c", 40), strings.Repeat("d", 40)
+	built := func(revision string) {
+		registry.reports(provenance.Report{Sources: []provenance.Source{{Repository: "https://git.test/shop", Revision: revision}}}, false, nil)
+		if c.lookUp(prove) == 0 {
+			t.Fatal("looked up nothing")
+		}
+	}
+	built(older)
+	at := c.now.Now()
+	c.publish(c.artifact("registry.test/shop/api", "1.3", 33, at), c.artifact("registry.test/shop/web", "1.3", 33, at)) // one image for both
+	set := c.sets()[0]
+	built(newer)
+	r := c.rollout(set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	by := func(report check.Report) (core.CheckReport, error) {
+		report.ApplicationID, report.EnvironmentID, report.Key, report.Phase = c.application.ID, c.places["dev"].ID, "healthy", core.CheckSuccess
+		made, err := c.checks.ReportCheck(t.Context(), user(), report)
+		c.review()
+		return made, err
+	}
+	made, err := by(check.Report{Commit: strings.ToUpper(older)})
+	c.ok(err)
+	c.want(made.VersionSetID, c.set.ID) // which is not what is rolled out
+	c.want(c.granted(), []string{"dev"})
+	_, err = by(check.Report{Digest: digestOf(10)}) // of the API alone
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "/digest: found "+digestOf(10)+", which is not all that a version set consists of") {
+		t.Errorf("a part: %v", err)
+	}
+	made, err = by(check.Report{Digest: digestOf(33)})
+	c.ok(err)
+	c.want(made.VersionSetID, set.ID)
+	c.want(c.granted(), []string{"dev", "test"})
+	made, err = by(check.Report{Commit: newer})
+	c.ok(err)
+	c.want(made.VersionSetID, set.ID)
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 2)
+	c.now.Advance(time.Hour)
+	c.publish(c.artifact("registry.test/shop/api", "1.4", 44, c.now.Now()), c.artifact("registry.test/shop/web", "1.4", 44, c.now.Now()))
+	built(newer)
+	if _, err = by(check.Report{Commit: newer}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "which several version sets consist of") {
+		t.Errorf("two builds of a commit: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ func (c checked) postStatus(token, kind, body string) (code int, answer string) 
 	return c.post(api.ChecksPath, token, kind, body)
 }
 
-// post sends a request with a token.
-func (c checked) post(path, token, kind, body string) (code int, answer string) {
+// post sends a request with a token, and more headers.
+func (c checked) post(path, token, kind, body string, headers ...string) (code int, answer string) {
 	c.t.Helper()
 	none := http.NotFoundHandler()
 	h := api.NewHandler(api.Deps{
@@ -34,6 +35,9 @@ func (c checked) post(path, token, kind, body string) (code int, answer string) 
 	})
 	r := httptest.NewRequestWithContext(c.t.Context(), http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", kind)
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Set(pair[0], pair[1])
+	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -76,6 +80,48 @@ func TestAStatusIsReportedOverHTTP(t *testing.T) {
 	c.want(c.granted(), []string{"dev", "test"})
 }
 
+// R3-08, D48: a status is reported by a CloudEvent as well, with its attributes beside the data or in headers.
+func TestAStatusIsReportedByACloudEvent(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev", "test")
+	c.complete(r, "dev")
+	const inBody, status = "application/cloudevents+json", "com.lockstep.check.status.v1"
+	data := fmt.Sprintf(`{"application":%q,"environment":"dev","version_set":"versionset_%d","key":"healthy","phase":"success"}`, c.application.Name, c.set.ID)
+	event := func(kind, data string) string {
+		return fmt.Sprintf(`{"specversion":"1.0","id":"7","source":"/ci","type":%q,"data":%s}`, kind, data)
+	}
+	for _, one := range []struct {
+		name, token, body string
+		code              int
+		text              string
+	}{
+		{"another type", "reports", event("com.gitlab.cd.check.reported", data), 400, `/type: found \"com.gitlab.cd.check.reported\"; expected ` + status},
+		{"no source", "reports", `{"specversion":"1.0","id":"7","type":"` + status + `","data":` + data + `}`, 400, "/source: found nothing"},
+		{"no data", "reports", `{"specversion":"1.0","id":"7","source":"/ci","type":"` + status + `"}`, 400, "expected one JSON object"},
+		{"a field that does not exist", "reports", event(status, `{"sha":"abc"}`), 400, `unknown field \"sha\"`},
+		{"no right", "deploys", event(status, data), 403, `\"report\"`},
+		{"no token", "", event(status, data), 401, "bearer token"},
+	} {
+		if code, answer := c.postStatus(one.token, inBody, one.body); code != one.code || !strings.Contains(answer, one.text) {
+			t.Errorf("%s: found %d %s; expected %d with %s", one.name, code, answer, one.code, one.text)
+		}
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 0)
+	for range 2 {
+		code, answer := c.postStatus("reports", inBody, event(status, data))
+		c.want(code, http.StatusOK)
+		c.want(strings.Contains(answer, `"phase":"success"`), true)
+	}
+	c.want(c.granted(), []string{"dev", "test"})
+	code, answer := c.post(api.ChecksPath, "reports", "application/json", strings.Replace(data, "success", "failure", 1),
+		"Ce-Specversion", "1.0", "Ce-Id", "8", "Ce-Source", "/ci", "Ce-Type", status)
+	c.want(code, http.StatusOK)
+	c.want(strings.Contains(answer, `"phase":"failure"`), true)
+	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 2)
+}
+
 // Each bad input has an error of its own, and changes nothing (R3-08, R3-10).
 func TestABadStatusOverHTTPIsRefused(t *testing.T) {
 	t.Parallel()
@@ -99,7 +145,7 @@ func TestABadStatusOverHTTPIsRefused(t *testing.T) {
 		{"no environment", "reports", "application/json", map[string]any{"environment": nil}, 400, "/environment: found nothing"},
 		{"an environment that does not exist", "reports", "application/json", map[string]any{"environment": "mars"}, 404, "mars"},
 		{"a version set without its form", "reports", "application/json", map[string]any{"version_set": "set-7"}, 400, `/version_set: found \"set-7\"; expected versionset_7`},
-		{"no subject", "reports", "application/json", map[string]any{"version_set": ""}, 400, "/version_set: expected a version set or a commit"},
+		{"no subject", "reports", "application/json", map[string]any{"version_set": ""}, 400, "/version_set: expected a version set, a commit or a digest"},
 		{"an unknown key", "reports", "application/json", map[string]any{"key": "healty"}, 400, "which no check of the application in that environment has"},
 		{"an unknown commit", "reports", "application/json", map[string]any{"version_set": "", "commit": strings.Repeat("a", 40)}, 400, "no deployment of the application"},
 		{"a link of a script", "reports", "application/json", map[string]any{"link": "javascript:alert(1)"}, 400, "expected an http or https address"},

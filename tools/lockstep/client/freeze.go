@@ -149,9 +149,9 @@ type CheckReport struct {
 type CheckInput struct {
 	// Application and Environment are names or identifiers.
 	Application, Environment string
-	// VersionSet or Commit is what it is about.
-	VersionSet, Commit string
-	Key                string
+	// VersionSet, Commit or Digest is what it is about.
+	VersionSet, Commit, Digest string
+	Key                        string
 	// Phase is PENDING, SUCCESS or FAILURE.
 	Phase             string
 	Description, Link string
@@ -162,7 +162,7 @@ func (c *Client) ReportCheck(ctx context.Context, in CheckInput) (CheckReport, e
 	input := map[string]any{
 		"application": in.Application, "environment": in.Environment, "key": in.Key, "phase": in.Phase, "description": in.Description, "link": in.Link,
 	}
-	for field, value := range map[string]string{"versionSetId": in.VersionSet, "commit": in.Commit} {
+	for field, value := range map[string]string{"versionSetId": in.VersionSet, "commit": in.Commit, "digest": in.Digest} {
 		if value != "" {
 			input[field] = value
 		}

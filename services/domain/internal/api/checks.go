@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,11 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// ChecksPath is the path to which the statuses of checks are reported: POST with a JSON object.
+// ChecksPath is the path to which the statuses of checks are reported: POST with a JSON object, or with a CloudEvent that has it as data.
 const ChecksPath = "/v1/checks"
+
+// statusType is the type of a CloudEvent that reports a status.
+const statusType = "com.lockstep.check.status.v1"
 
 // maxCheck is how many bytes the body of a report may have.
 const maxCheck = 64 << 10
@@ -36,9 +40,10 @@ type Checks interface {
 type statusReport struct {
 	Application string `json:"application"`
 	Environment string `json:"environment"`
-	// VersionSet or Commit is the subject.
+	// VersionSet, Commit or Digest is the subject.
 	VersionSet string `json:"version_set"`
 	Commit     string `json:"commit"`
+	Digest     string `json:"digest"`
 	Key        string `json:"key"`
 	// Phase is pending, success or failure.
 	Phase       string     `json:"phase"`
@@ -92,13 +97,19 @@ func checksHandler(c Checks) http.Handler {
 // readStatus reads the body of a request. Its errors are Invalid.
 func readStatus(w http.ResponseWriter, r *http.Request) (check.Report, error) {
 	in := statusReport{}
-	err := readObject(w, r, &in, "application, environment, version_set or commit, key, phase, and optionally description, link and observed_at")
+	const members = "application, environment, version_set, commit or digest, key, phase, and optionally description, link and observed_at"
+	var err error
+	if isEvent(r) {
+		err = readStatusEvent(w, r, &in, members)
+	} else {
+		err = readObject(w, r, &in, members)
+	}
 	if err != nil {
 		return check.Report{}, err
 	}
 	report := check.Report{
-		Application: in.Application, Environment: in.Environment, Commit: in.Commit, Key: in.Key, Phase: core.CheckPhase(in.Phase),
-		Description: in.Description, Link: in.Link, ObservedAt: in.ObservedAt,
+		Application: in.Application, Environment: in.Environment, Commit: in.Commit, Digest: in.Digest, Key: in.Key,
+		Phase: core.CheckPhase(in.Phase), Description: in.Description, Link: in.Link, ObservedAt: in.ObservedAt,
 	}
 	var missing []fault.Field
 	for _, one := range []struct{ name, value string }{{"/application", in.Application}, {"/environment", in.Environment}} {
@@ -143,7 +154,40 @@ func readObject(w http.ResponseWriter, r *http.Request, into any, members string
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return fault.New(fault.Invalid, "found content type %.100q; expected application/json", r.Header.Get("Content-Type"))
 	}
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCheck))
+	return decodeObject(http.MaxBytesReader(w, r.Body, maxCheck), into, members)
+}
+
+// isEvent reports whether a request is a CloudEvent: by its content type, or by the attributes in its headers.
+func isEvent(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == inBody || r.Header.Get("Ce-Specversion") != ""
+}
+
+// readStatusEvent reads a CloudEvent whose data is a report. Its id and source are for those who look for it: reports are idempotent. Its
+// errors are Invalid.
+func readStatusEvent(w http.ResponseWriter, r *http.Request, into *statusReport, members string) error {
+	e, err := readEvent(w, r)
+	if err != nil {
+		return err
+	}
+	var wrong []fault.Field
+	for _, one := range []struct{ name, value string }{{"/id", e.ID}, {"/source", e.Source}} {
+		if one.value == "" {
+			wrong = append(wrong, fault.Field{Name: one.name, Problem: "found nothing; expected a text"})
+		}
+	}
+	if e.Type != statusType {
+		wrong = append(wrong, fault.Field{Name: "/type", Problem: fmt.Sprintf("found %.100q; expected %s", e.Type, statusType)})
+	}
+	if len(wrong) > 0 {
+		return fault.InvalidFields(wrong...)
+	}
+	return decodeObject(bytes.NewReader(e.Data), into, members)
+}
+
+// decodeObject reads one JSON object with the members that the text names. Its errors are Invalid.
+func decodeObject(from io.Reader, into any, members string) error {
+	body := json.NewDecoder(from)
 	body.DisallowUnknownFields()
 	err := body.Decode(into)
 	if err == nil {

@@ -12,10 +12,11 @@ import (
 
 func (c commands) report() *cobra.Command {
 	in := client.CheckInput{}
-	cmd := c.Asking("report KEY", "Report the status of a check about a version set, or about a commit that was deployed",
+	cmd := c.Asking("report KEY", "Report the status of a check about a version set, a commit or an artifact",
 		"  lockstep check report healthy --application shop --environment staging --version-set versionset_7 --phase success\n"+
 			"  lockstep check report load-test --application shop --environment staging --commit $SHA --phase failure "+
-			"--link https://ci.example.com/7",
+			"--link https://ci.example.com/7\n"+
+			"  lockstep check report scan --application shop --environment staging --digest sha256:9f86… --phase success",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Key = args[0]
 			one, err := api.ReportCheck(cmd.Context(), in)
@@ -33,6 +34,7 @@ func (c commands) report() *cobra.Command {
 	flags.StringVar(&in.Environment, "environment", "", "the `environment`, by name or identifier")
 	flags.StringVar(&in.VersionSet, "version-set", "", "the `version set` that the status is about: versionset_7")
 	flags.StringVar(&in.Commit, "commit", "", "the `commit` that the status is about, in place of --version-set: all of its digits")
+	flags.StringVar(&in.Digest, "digest", "", "the `digest` of the artifact, such as sha256:9f86…, that the status is about, in place of --version-set")
 	flags.StringVar(&in.Description, "description", "", "text for people; at most 1000 bytes")
 	flags.StringVar(&in.Link, "link", "", "an http or https `address` with more")
 	command.WordFlag(cmd, &in.Phase, "phase", "success", "what the check came to", []string{"pending", "success", "failure"})

@@ -48,6 +48,9 @@ type Tx interface {
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
 	// VersionSetsOfCommit are those that a commit has brought to an environment, the latest first; two at most.
 	VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error)
+	// VersionSetsOfArtifact are those of the newest of an application, and of the active one, whose artifacts all have a digest or come from
+	// a commit, and those of which only some do; the latest first.
+	VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string) (whole, partly []int64, err error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
 	// LockReporter keeps other reports of the same reporter about the same check and subject waiting until the transaction ends.
@@ -75,12 +78,13 @@ type Report struct {
 	// ApplicationID and EnvironmentID may be 0 where the names are given.
 	ApplicationID, EnvironmentID int64
 	Application, Environment     string
-	// VersionSetID or Commit is the subject: what the status is about. A commit is one that a deployment to the environment has recorded.
-	VersionSetID int64
-	Commit       string
-	Key          string
-	Phase        core.CheckPhase
-	Description  string
+	// VersionSetID, Commit or Digest is the subject: what the status is about. A commit is one that a deployment to the environment has
+	// recorded, or the one that every artifact of a version set was built from; a digest is that of every artifact of a version set.
+	VersionSetID   int64
+	Commit, Digest string
+	Key            string
+	Phase          core.CheckPhase
+	Description    string
 	// Link is http or https, or empty.
 	Link string
 	// ObservedAt is when the reporter found it out; nil for now. Of two reports of one reporter the one that was observed later counts.
@@ -99,6 +103,9 @@ const (
 
 // commitForm is a full commit ID, of SHA-1 or SHA-256.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// digestForm is a digest of an artifact.
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$|^sha512:[0-9a-f]{128}$`)
 
 func (r Report) check(now time.Time) error {
 	var found []fault.Field
@@ -122,8 +129,17 @@ func (r Report) check(now time.Time) error {
 	if len(r.Link) > maxLink {
 		wrong("/link", "found %d bytes; expected at most %d", len(r.Link), maxLink)
 	}
-	if (r.VersionSetID == 0) == (r.Commit == "") {
-		wrong("/versionSetId", "expected a version set or a commit, and not both")
+	subjects := 0
+	for _, given := range []bool{r.VersionSetID != 0, r.Commit != "", r.Digest != ""} {
+		if given {
+			subjects++
+		}
+	}
+	if subjects != 1 {
+		wrong("/versionSetId", "expected a version set, a commit or a digest, and one of these only")
+	}
+	if r.Digest != "" && !digestForm.MatchString(r.Digest) {
+		wrong("/digest", "found %.100q; expected sha256: and 64 hexadecimal digits in lower case", r.Digest)
 	}
 	if r.ObservedAt != nil && r.ObservedAt.After(now.Add(maxAhead)) {
 		wrong("/observedAt", "found %s, which is in the future; expected at most %s", r.ObservedAt.UTC().Format(time.RFC3339),
@@ -159,11 +175,11 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		if err != nil {
 			return err
 		}
-		set, err := u.subject(ctx, tx, a, r)
+		active, err := tx.ActiveRollouts(ctx, a.Organization, []int64{r.ApplicationID})
 		if err != nil {
 			return err
 		}
-		active, err := tx.ActiveRollouts(ctx, a.Organization, []int64{r.ApplicationID})
+		set, err := u.subject(ctx, tx, a, r, active[r.ApplicationID].VersionSetID)
 		if err != nil {
 			return err
 		}
@@ -315,8 +331,8 @@ func (u *UseCases) declared(ctx context.Context, tx Tx, organization int64, r Re
 	return all, nil
 }
 
-// subject is the version set that a report is about, if the actor may report there.
-func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report) (int64, error) {
+// subject is the version set that a report is about, if the actor may report there. Active is the one that is rolled out; 0 for none.
+func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report, active int64) (int64, error) {
 	environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{r.EnvironmentID})
 	if err != nil {
 		return 0, err
@@ -335,22 +351,11 @@ func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report) (
 	if err := a.MayIn(core.ActionReportCheck, e.Target(r.ApplicationID)); err != nil {
 		return 0, err
 	}
-	if r.Commit != "" {
-		sets, err := tx.VersionSetsOfCommit(ctx, r.ApplicationID, r.EnvironmentID, strings.ToLower(r.Commit))
-		if err != nil {
-			return 0, err
-		}
-		if len(sets) == 0 {
-			return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
-				"found %s, which no deployment of the application to %q has recorded", r.Commit, e.Name,
-			)})
-		}
-		if len(sets) > 1 {
-			return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
-				"found %s, which %q had for several version sets; expected the version set", r.Commit, e.Name,
-			)})
-		}
-		return sets[0], nil
+	switch {
+	case r.Commit != "":
+		return ofCommit(ctx, tx, r, active, e.Name)
+	case r.Digest != "":
+		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/digest", Problem: "no version set of the application has"}, r.Digest)
 	}
 	sets, err := tx.VersionSetsByID(ctx, a.Organization, []int64{r.VersionSetID})
 	if err != nil {
@@ -360,4 +365,41 @@ func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report) (
 		return 0, fault.New(fault.NotFound, "version set %d does not exist, or is another application's", r.VersionSetID)
 	}
 	return r.VersionSetID, nil
+}
+
+// ofCommit is the version set that a commit has brought to an environment, or else the one that was built from it.
+func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment string) (int64, error) {
+	commit := strings.ToLower(r.Commit)
+	sets, err := tx.VersionSetsOfCommit(ctx, r.ApplicationID, r.EnvironmentID, commit)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(sets) == 1:
+		return sets[0], nil
+	case len(sets) > 1:
+		return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
+			"found %s, which %q had for several version sets; expected the version set", commit, environment,
+		)})
+	}
+	absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
+	return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/commit", Problem: absent}, commit)
+}
+
+// ofArtifact is the version set that consists of an artifact with a digest, or of those that were built from a commit. A part of a version
+// set is no subject: its other artifacts would pass with it. Absent is the field, and that nothing is known of it.
+func ofArtifact(ctx context.Context, tx Tx, application, active int64, absent fault.Field, artifact string) (int64, error) {
+	whole, partly, err := tx.VersionSetsOfArtifact(ctx, application, active, artifact)
+	if err != nil {
+		return 0, err
+	}
+	why := absent.Problem
+	switch {
+	case len(whole) == 1:
+		return whole[0], nil
+	case len(whole) > 1:
+		why = "several version sets consist of; expected the version set"
+	case len(partly) > 0:
+		why = "is not all that a version set consists of; expected the version set"
+	}
+	return 0, fault.InvalidFields(fault.Field{Name: absent.Name, Problem: fmt.Sprintf("found %s, which %s", artifact, why)})
 }

@@ -417,6 +417,21 @@ func (w Writes) VersionSetsOfCommit(ctx context.Context, application, environmen
 	return ids, pg.Classify(err, "find the version set of commit %s", commit)
 }
 
+// VersionSetsOfArtifact implements check.Tx.
+func (w Writes) VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string) (whole, partly []int64, err error) {
+	rows, err := w.Q.VersionSetsOfArtifact(ctx, query.VersionSetsOfArtifactParams{
+		OrganizationID: w.Entered, ApplicationID: application, Active: active, Artifact: artifact,
+	})
+	for _, row := range rows {
+		if row.Whole {
+			whole = append(whole, row.VersionSetID)
+			continue
+		}
+		partly = append(partly, row.VersionSetID)
+	}
+	return whole, partly, pg.Classify(err, "find the version sets of %s", artifact)
+}
+
 // ReviewChecked implements rollout.Tx.
 func (w Writes) ReviewChecked(ctx context.Context, rollout, seen int64, due time.Time) error {
 	return pg.Classify(w.Q.ReviewChecked(ctx, query.ReviewCheckedParams{

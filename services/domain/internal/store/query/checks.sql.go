@@ -650,3 +650,61 @@ func (q *Queries) VersionSetOfCommit(ctx context.Context, arg VersionSetOfCommit
 	}
 	return items, nil
 }
+
+const versionSetsOfArtifact = `-- name: VersionSetsOfArtifact :many
+WITH newest AS (
+    (SELECT s.id FROM cd_version_sets s WHERE s.organization_id = $1 AND s.application_id = $2 ORDER BY s.id DESC LIMIT 100)
+    UNION SELECT $3::bigint
+), artifacts AS (
+    SELECT e.version_set_id, v.digest = $4::text
+        OR COALESCE(r.report -> 'sources' @> jsonb_build_array(jsonb_build_object('revision', $4::text)), false)
+        AND jsonb_array_length(r.report -> 'sources') = 1 AS named
+    FROM newest
+    JOIN cd_version_set_entries e ON e.organization_id = $1 AND e.version_set_id = newest.id
+    JOIN cd_versions v ON v.organization_id = e.organization_id AND v.id = e.version_id
+    LEFT JOIN LATERAL (
+        SELECT o.report FROM cd_version_reports o WHERE o.organization_id = v.organization_id AND o.version_id = v.id ORDER BY o.id DESC LIMIT 1
+    ) r ON true
+)
+SELECT version_set_id, bool_and(named)::boolean AS whole FROM artifacts
+GROUP BY version_set_id HAVING bool_or(named) ORDER BY version_set_id DESC LIMIT 100
+`
+
+type VersionSetsOfArtifactParams struct {
+	OrganizationID int64
+	ApplicationID  int64
+	Active         int64
+	Artifact       string
+}
+
+type VersionSetsOfArtifactRow struct {
+	VersionSetID int64
+	Whole        bool
+}
+
+// Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or was built
+// from a commit, the latest first. A commit may itself be what is deployed. Whole is whether every artifact of the set is such a one.
+func (q *Queries) VersionSetsOfArtifact(ctx context.Context, arg VersionSetsOfArtifactParams) ([]VersionSetsOfArtifactRow, error) {
+	rows, err := q.db.Query(ctx, versionSetsOfArtifact,
+		arg.OrganizationID,
+		arg.ApplicationID,
+		arg.Active,
+		arg.Artifact,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VersionSetsOfArtifactRow
+	for rows.Next() {
+		var i VersionSetsOfArtifactRow
+		if err := rows.Scan(&i.VersionSetID, &i.Whole); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

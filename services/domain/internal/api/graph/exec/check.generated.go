@@ -1112,7 +1112,7 @@ func (ec *executionContext) unmarshalInputReportCheckInput(ctx context.Context, 
 		asMap["link"] = ""
 	}
 
-	fieldsInOrder := [...]string{"application", "environment", "versionSetId", "commit", "key", "phase", "description", "link", "observedAt"}
+	fieldsInOrder := [...]string{"application", "environment", "versionSetId", "commit", "digest", "key", "phase", "description", "link", "observedAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1147,6 +1147,13 @@ func (ec *executionContext) unmarshalInputReportCheckInput(ctx context.Context, 
 				return it, err
 			}
 			it.Commit = data
+		case "digest":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("digest"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Digest = data
 		case "key":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
 			data, err := ec.unmarshalNString2string(ctx, v)

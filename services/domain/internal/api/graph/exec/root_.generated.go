@@ -15357,16 +15357,21 @@ type CheckReport {
   observedAt: Time!
 }
 
-"Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded."
+"Input of reportCheck: about a version set, a commit or an artifact."
 input ReportCheckInput {
   "By name or identifier."
   application: String!
   "By name or identifier."
   environment: String!
-  "Null for a commit."
+  "Null for a commit or a digest."
   versionSetId: ID
-  "All of its hexadecimal digits; null for a version set."
+  """
+  All of its hexadecimal digits: one that a deployment to the environment has recorded, or that everything in a version set was built from. Null
+  for a version set or a digest.
+  """
   commit: String
+  "That of the artifact which a version set consists of, such as sha256:9f86…; null for a version set or a commit."
+  digest: String
   "The key of the check, as pipelines declare it."
   key: String!
   phase: CheckPhase!

@@ -1448,16 +1448,19 @@ type ReplaceArtifactSourcePayload struct {
 	Errors         []UserError     `json:"errors"`
 }
 
-// Input of reportCheck: about a version set, or a commit that a deployment to the environment has recorded.
+// Input of reportCheck: about a version set, a commit or an artifact.
 type ReportCheckInput struct {
 	// By name or identifier.
 	Application string `json:"application"`
 	// By name or identifier.
 	Environment string `json:"environment"`
-	// Null for a commit.
+	// Null for a commit or a digest.
 	VersionSetID *string `json:"versionSetId,omitempty"`
-	// All of its hexadecimal digits; null for a version set.
+	// All of its hexadecimal digits: one that a deployment to the environment has recorded, or that everything in a version set was built from. Null
+	// for a version set or a digest.
 	Commit *string `json:"commit,omitempty"`
+	// That of the artifact which a version set consists of, such as sha256:9f86…; null for a version set or a commit.
+	Digest *string `json:"digest,omitempty"`
 	// The key of the check, as pipelines declare it.
 	Key   string          `json:"key"`
 	Phase core.CheckPhase `json:"phase"`
