@@ -420,6 +420,7 @@ nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos
 	@$(MAKE) model DEEP=1
 	@LOCKSTEP_POLICY_REQUESTS=1000000 go test -count=1 -timeout 20m -v -run '^Test(TheIndexDecidesAsPlainEvaluationDoes|WhatIsRememberedIsWhatWouldBeDecided)$$' ./pkg/policy
 	@go test -count=1 -timeout 20m -v -run '^TestAParentOfManyChildren$$' ./services/workflow -children 10000
+	@LOCKSTEP_WHERE_VERSIONS=10000 go test -count=1 -timeout 20m -v -run '^TestWhereIsAnsweredAtScale$$' ./services/domain
 	@LOCKSTEP_PASSAGES=10m go test -count=1 -timeout 20m -v -run '^TestPassagesKeepToTheReference$$' ./services/domain
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
 

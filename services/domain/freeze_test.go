@@ -399,3 +399,27 @@ func TestAnAutomaticRollbackObeysPinsAndVetoes(t *testing.T) {
 		t.Errorf("%+v, expected none for the pin", due)
 	}
 }
+
+// D49, D62: a bypass of a freeze is a notification: by default, and where a route asks for nothing else.
+func TestABypassOfAFreezeIsNotified(t *testing.T) {
+	t.Parallel()
+	p := frozen(t).posting()
+	p.channel("team", core.NotifyWebhook, hook, 60)
+	p.channel("security", core.NotifyWebhook, hook, 60)
+	p.route("bypasses", "security", `{"events":["freeze_bypassed"]}`)
+	const messages = `SELECT count(*) FROM cd_notification_messages m JOIN cd_notification_channels c ON c.id = m.channel_id
+		JOIN cd_notifications n ON n.id = ANY(m.notification_ids) WHERE c.name = $1 AND n.moment = $2`
+	r := p.rollout(p.set)
+	p.freeze(freeze.NewFreeze{})
+	p.enter(r, "staging")
+	p.work()
+	p.want(p.countOf(messages, "team", "rollout_began"), 1)
+	_, err := p.rollouts.BypassFreeze(t.Context(), user(), r.ID, "incident 7")
+	p.ok(err)
+	p.work()
+	p.has("user let it past the freezes that are in force: incident 7", `"event":"freeze_bypassed"`)
+	for _, channel := range []string{"team", "security"} {
+		p.want(p.countOf(messages, channel, "freeze_bypassed"), 1)
+	}
+	p.want(p.countOf(messages, "security", "rollout_began"), 0)
+}

@@ -133,6 +133,7 @@ const (
 	MomentBreach           NotificationMoment = "breach"
 	MomentFreezeBegan      NotificationMoment = "freeze_began"
 	MomentFreezeEnded      NotificationMoment = "freeze_ended"
+	MomentFreezeBypassed   NotificationMoment = "freeze_bypassed"
 	MomentAgentOffline     NotificationMoment = "agent_offline"
 	MomentAgentOnline      NotificationMoment = "agent_online"
 	MomentDrift            NotificationMoment = "drift"
@@ -168,7 +169,7 @@ func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
 		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
 		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentCheckPassed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
-		MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined, MomentCredentialExpires,
+		MomentFreezeBypassed, MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined, MomentCredentialExpires,
 		MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived, MomentEnvironmentRestored, MomentArtifactPublished,
 		MomentArtifactDeleted,
 	}
@@ -204,7 +205,7 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 	case MomentApprovalUnanswered, MomentCallUnanswered:
 		return SeverityHigh
 	case MomentApprovalNeeded, MomentCallRequested, MomentRolloutFailed, MomentRollbackBegan, MomentCheckFailed, MomentBreach,
-		MomentAgentOffline:
+		MomentAgentOffline, MomentFreezeBypassed:
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed,
 		MomentDriftEnded, MomentCredentialReplaced, MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived,
@@ -309,8 +310,10 @@ func NotificationOf(r Transition) (Notification, bool) {
 		if r.Breach {
 			n.Moment = MomentBreach
 		}
-	case VerbApprove, VerbReject, VerbExpire, VerbResume, VerbRetry, VerbBreakGlass, VerbBypassFreeze:
+	case VerbApprove, VerbReject, VerbExpire, VerbResume, VerbRetry, VerbBreakGlass:
 		n.Moment = MomentProceeded
+	case VerbBypassFreeze:
+		n.Moment = MomentFreezeBypassed
 	case VerbPlan:
 		return Notification{}, false
 	case VerbStart, VerbDegrade, VerbReachGate, VerbPassGate, VerbSkip, VerbStopRollback, VerbRequestPassage, VerbStartJob, VerbEndJob,

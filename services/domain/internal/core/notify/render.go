@@ -239,7 +239,7 @@ func current(lasting []core.Notification, latest *core.Notification) core.Notifi
 		return last
 	}
 	switch last.Moment { //nolint:exhaustive // the others are as long as nothing ends them
-	case core.MomentRolloutBegan, core.MomentRollbackBegan, core.MomentProceeded, core.MomentCheckPassed:
+	case core.MomentRolloutBegan, core.MomentRollbackBegan, core.MomentProceeded, core.MomentCheckPassed, core.MomentFreezeBypassed:
 		return *latest
 	case core.MomentRolloutStopped:
 		if verbOf(last) == core.VerbStopPassage && verbOf(*latest) == core.VerbPassGate {
@@ -375,6 +375,8 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 			what = "advanced without a grant"
 		case core.MomentRolloutStopped:
 			what = "stopped"
+		case core.MomentFreezeBypassed:
+			what = "let past a freeze"
 		case core.MomentRolloutBegan, core.MomentRollbackBegan:
 			what = "began"
 		}
@@ -475,6 +477,8 @@ func whatToDo(last core.Notification, r Rollout) string {
 		return "replace its value before that; what needs it fails afterwards."
 	case core.MomentRolloutFailed:
 		return "find out why it failed, then begin another rollout or roll it back."
+	case core.MomentFreezeBypassed:
+		return "nothing if that was agreed; otherwise pause it. The freeze still stops all others."
 	case core.MomentRollbackBegan:
 		return "nothing while it proceeds; find out why it was needed before the next rollout."
 	case core.MomentCheckFailed:

@@ -46,6 +46,8 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		return because(fmt.Sprintf("check %s failed in %s", n.Subject, n.Environment)), nil
 	case core.MomentCheckPassed:
 		return because(fmt.Sprintf("check %s passes in %s again", n.Subject, n.Environment)), nil
+	case core.MomentFreezeBypassed:
+		return because(n.PrincipalName + " let it past the freezes that are in force"), nil
 	case core.MomentFreezeBegan, core.MomentFreezeEnded:
 		f, err := tx.NotifiedFreeze(ctx, n.SubjectID)
 		if err != nil && !fault.Is(err, fault.NotFound) {
@@ -208,8 +210,6 @@ func proceeded(n core.Notification) string {
 			return n.PrincipalName + " broke the glass: it is an emergency, and approvals may be passed"
 		}
 		return n.PrincipalName + " broke the glass, and passed approval " + what
-	case core.VerbBypassFreeze:
-		return n.PrincipalName + " had it bypass the freezes that are in force"
 	default:
 		return n.PrincipalName + " answered, and it proceeds"
 	}

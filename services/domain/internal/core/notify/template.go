@@ -166,7 +166,7 @@ func sampleOf(moment core.NotificationMoment) sample {
 		s.notification.Reason = "production reached 50 %"
 	case core.MomentRolloutCompleted:
 		s.rollout.State, last.State = core.RolloutCompleted, core.RolloutCompleted
-	case core.MomentRolloutStopped:
+	case core.MomentRolloutStopped, core.MomentFreezeBypassed:
 		s.notification.Reason = "payments are slow"
 	case core.MomentRollbackBegan:
 		s.rollout.RollbackOf = 11

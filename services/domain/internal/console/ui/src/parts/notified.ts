@@ -12,7 +12,7 @@ export const states: Record<NotificationState, { tone: 'good' | 'wait' | 'bad' |
 
 export const moments = [
   'approval_needed', 'call_requested', 'rollout_began', 'rollout_stopped', 'rollout_failed', 'rollback_began', 'rolled_back', 'rollout_completed', 'check_failed', 'check_passed', 'breach',
-  'freeze_began', 'freeze_ended', 'agent_offline', 'agent_online', 'drift', 'drift_ended', 'trigger_declined', 'credential_expires',
+  'freeze_began', 'freeze_ended', 'freeze_bypassed', 'agent_offline', 'agent_online', 'drift', 'drift_ended', 'trigger_declined', 'credential_expires',
 ]
 
 /** More for tools than for people: only routes name them. */
