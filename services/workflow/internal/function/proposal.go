@@ -36,69 +36,6 @@ func proposedFields(more ...Field) []Field {
 	return append(append(fields, more...), gitCredentialField())
 }
 
-// The kinds of proposals.
-const (
-	kindPull   = "pull_request"
-	kindBranch = "branch"
-)
-
-// kindField says which kind of proposal a call is about.
-func kindField() Field {
-	return Field{
-		Name: "kind", Type: Text, OneOf: []string{kindPull, kindBranch},
-		Doc: "`pull_request`, the default. `branch`: the branch alone, without a pull request, for servers without an interface for these. People " +
-			"reject it by deleting the branch. It has no number and no URL.",
-	}
-}
-
-// isBranch reports whether a call is about a branch alone.
-func isBranch(args map[string]any) bool { return text(args, "kind") == kindBranch }
-
-// branchOf is the branch that a call is about, as it was proposed.
-func branchOf(call activity.Call) activity.BranchProposal {
-	return activity.BranchProposal{
-		Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Branch: proposalBranch(call),
-		Into: text(call.Args, "branch"), Head: text(call.Args, "head"),
-	}
-}
-
-// lookFields are those of a proposal that exists.
-func lookFields() []Field {
-	return []Field{
-		{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
-		{Name: "name", Doc: "The `name` that it was proposed with.", Type: Text},
-		{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1},
-		kindField(),
-		{Name: "branch", Doc: "With the kind `branch`: the branch to merge into.", Type: Text},
-		{Name: "head", Doc: "With the kind `branch`: the commit that was proposed.", Type: Text},
-		gitCredentialField(),
-	}
-}
-
-// checkLook finds the proposal that is missing in a call.
-func checkLook(args map[string]any) []fault.Field {
-	wanted := []string{"number"}
-	if isBranch(args) {
-		wanted = []string{"branch", "head"}
-	}
-	var wrong []fault.Field
-	for _, name := range wanted {
-		if args[name] == nil || args[name] == "" {
-			wrong = append(wrong, fault.Field{Name: name, Problem: "missing for a proposal of the kind " + cmp.Or(text(args, "kind"), kindPull)})
-		}
-	}
-	return wrong
-}
-
-// checkMerge refuses what a merge of a branch alone cannot do.
-func checkMerge(args map[string]any) []fault.Field {
-	wrong := checkLook(args)
-	if method := text(args, "method"); isBranch(args) && method != "" && method != activity.MergeFastForward {
-		wrong = append(wrong, fault.Field{Name: "method", Problem: fmt.Sprintf("found %q, expected %s for the kind branch", method, activity.MergeFastForward)})
-	}
-	return wrong
-}
-
 // propose is git.propose.
 func propose(forge activity.Forge) *Function {
 	return &Function{
@@ -111,10 +48,8 @@ func propose(forge activity.Forge) *Function {
 				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there. If the branch has the contents\n" +
 				"already, nothing is proposed, and the state is `unchanged` with the present `commit`. A pull request that people have closed or\n" +
 				"merged is answered as it is. A branch with a commit of another author is left alone, with the code `conflict`.\n\n" +
-				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`, unless the kind is `branch`.",
+				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`.",
 			Arguments: proposedFields(
-				kindField(),
-				Field{Name: "head", Doc: "With the kind `branch`: the head that it had before. If the branch does not exist any more, the state is `closed`.", Type: Text},
 				Field{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the change is refused.", Type: Text},
 				Field{Name: "description", Doc: "What the pull request says beside the message and its trailers. Markdown.", Type: Text},
 			),
@@ -127,7 +62,6 @@ func propose(forge activity.Forge) *Function {
 			branch := proposalBranch(call)
 			p, err := forge.Propose(withLogin(ctx, call), activity.ProposalRequest{
 				Commit: c, Branch: branch, ID: branch[len(activity.ProposalPrefix):], Description: text(call.Args, "description"),
-				Alone: isBranch(call.Args), Head: text(call.Args, "head"),
 			})
 			return proposalAnswer(p, err)
 		},
@@ -139,16 +73,15 @@ func merge(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.merge", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Effect: activity.Changes, Touches: touchesFiles, Check: checkMerge,
+			Effect: activity.Changes, Touches: touchesFiles,
 			Doc: "Merges the pull request of `git.propose`, and answers as it does; `commit` is the commit of `branch` that has the change. The other\n" +
 				"arguments are those of `git.propose`: the pull request has to consist of exactly these files, in one commit, `head`.\n\n" +
 				"The code is `conflict` if the head is another one, or if one of the files has changed on the branch since the commit was made: propose\n" +
 				"the change again, and merge that. It is `refused` if the forge does not allow it, such as for as long as a required check or review is\n" +
 				"missing; if the pull request was closed; and if it has other changes. One that was merged already is answered, with who did it, once its\n" +
-				"contents were compared. With the kind `branch`, the branch is moved to `head`, and the branch of the proposal is deleted.",
+				"contents were compared.",
 			Arguments: proposedFields(
-				kindField(),
-				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1},
+				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
 				Field{Name: "head", Doc: "The commit to merge, as `git.propose` answers it.", Type: Text, Required: true},
 				Field{
 					Name: "method", Type: Text, OneOf: []string{activity.MergeCommit, activity.MergeSquash, activity.MergeFastForward},
@@ -163,13 +96,9 @@ func merge(forge activity.Forge) *Function {
 				return nil, err
 			}
 			number, _ := whole(call.Args["number"])
-			method := activity.MergeCommit
-			if isBranch(call.Args) {
-				method = activity.MergeFastForward
-			}
 			p, err := forge.Merge(withLogin(ctx, call), activity.MergeRequest{
-				Commit: c, Branch: proposalBranch(call), Number: number, Head: text(call.Args, "head"), Alone: isBranch(call.Args),
-				Method: cmp.Or(text(call.Args, "method"), method),
+				Commit: c, Branch: proposalBranch(call), Number: number, Head: text(call.Args, "head"),
+				Method: cmp.Or(text(call.Args, "method"), activity.MergeCommit),
 			})
 			return proposalAnswer(p, err)
 		},
@@ -183,12 +112,13 @@ func readProposal(forge activity.Forge) *Function {
 			Name: "git.read_proposal", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads a pull request. Answers as `git.propose` does: `state` is `open`, `merged` or `closed`, `by` who has merged or closed it, where the\n" +
 				"forge says so, and `commit` the commit that has the change.",
-			Arguments: lookFields(), Check: checkLook,
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				gitCredentialField(),
+			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
-			if isBranch(call.Args) {
-				return proposalAnswer(forge.ReadBranch(withLogin(ctx, call), branchOf(call)))
-			}
 			number, _ := whole(call.Args["number"])
 			return proposalAnswer(forge.ReadProposal(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), number))
 		},
@@ -201,14 +131,15 @@ func withdraw(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.withdraw", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Proposes, Touches: touchesProposal, Ends: proposalName,
-			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.\n" +
-				"With the kind `branch`, the branch is deleted; one that others have changed is left alone, with the code `conflict`.",
-			Arguments: lookFields(), Check: checkLook,
+			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.",
+			Arguments: []Field{
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "name", Doc: "The `name` that it was proposed with.", Type: Text},
+				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				gitCredentialField(),
+			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
-			if isBranch(call.Args) {
-				return proposalAnswer(forge.WithdrawBranch(withLogin(ctx, call), branchOf(call)))
-			}
 			number, _ := whole(call.Args["number"])
 			return proposalAnswer(forge.Withdraw(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), proposalBranch(call), number))
 		},

@@ -79,9 +79,6 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 		return found, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
 	}
 	defer release()
-	if p.Alone {
-		return f.proposeBranch(ctx, p)
-	}
 	d, exists := draftOf(p), false
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, exists, err = h.proposed(ctx, d.branch, d.into)
@@ -169,9 +166,6 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		return "", false, err
 	}
 	now := r.refs.References[string(plumbing.NewBranchReferenceName(p.Branch))]
-	if now == plumbing.ZeroHash && p.Head != "" {
-		return "", false, errDeleted
-	}
 	if now != plumbing.ZeroHash {
 		old, err := r.branch(ctx, p.Branch)
 		if err != nil {
@@ -275,9 +269,6 @@ func (f *Forge) Merge(ctx context.Context, m activity.MergeRequest) (p activity.
 	}
 	if !commitID.MatchString(m.Head) {
 		return p, invalid("head", "found %q, expected the id of a commit", m.Head)
-	}
-	if m.Alone {
-		return f.mergeBranch(ctx, m)
 	}
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		p, err = h.proposal(ctx, m.Number)

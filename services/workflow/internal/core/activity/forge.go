@@ -31,10 +31,6 @@ type Forge interface {
 	ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (Proposal, error)
 	// Withdraw closes a proposal from a branch, and returns it. One that is not open is returned as it is.
 	Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (Proposal, error)
-	// ReadBranch and WithdrawBranch are the same for a proposal that is a branch alone: it is merged once the other branch has its head, and
-	// closed once it was deleted. To withdraw it is to delete it.
-	ReadBranch(ctx context.Context, p BranchProposal) (Proposal, error)
-	WithdrawBranch(ctx context.Context, p BranchProposal) (Proposal, error)
 	// ReadStatus returns what others have reported about a commit, by name.
 	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
 	// SetStatus reports a status of a commit, unless the forge has it already. A forge that accepts no more requests for now is no error.
@@ -146,18 +142,6 @@ type ProposalRequest struct {
 	Branch, ID string
 	// Description is added to the text of the proposal.
 	Description string
-	// Alone is a branch without a pull request.
-	Alone bool
-	// Head is what one that is a branch alone had before: if the branch does not exist any more, it was closed. Empty for the first time.
-	Head string
-}
-
-// BranchProposal is a proposal that is a branch alone.
-type BranchProposal struct {
-	Organization int64
-	RepoURL      string
-	// Branch is to be merged, Into where, and Head the commit that was proposed.
-	Branch, Into, Head string
 }
 
 // MergeRequest is a proposal that a workflow wants merged.
@@ -169,13 +153,11 @@ type MergeRequest struct {
 	Number int64
 	// Head is the commit that is merged, and no other.
 	Head string
-	// Method is how: MergeCommit, MergeSquash or MergeFastForward, which is the only one for a branch alone.
+	// Method is how: MergeCommit, MergeSquash or MergeFastForward.
 	Method string
-	// Alone is a branch without a pull request.
-	Alone bool
 }
 
-// Proposal is a pull request, or a merge request; one that is a branch alone has neither number nor URL.
+// Proposal is a pull request, or a merge request.
 type Proposal struct {
 	Number int64
 	URL    string

@@ -22,10 +22,6 @@ type fakeForge struct {
 	// people is what is done at the forge at a look, by the number of the look from 1.
 	people map[int]func(w *world, pull object)
 	looks  int
-	// deletedBefore is the call of git.propose before which people delete the branch, and unchangedFrom the one that finds the change there.
-	deletedBefore, unchangedFrom int
-	// alone is that proposals are branches without pull requests.
-	alone bool
 	// statuses are the states that git.read_status answers, one after the other; the last one stays.
 	statuses []string
 }
@@ -34,30 +30,15 @@ func (f *fakeForge) call(w *world, name string, args object) (any, *history.Func
 	switch name {
 	case "git.propose":
 		f.proposed++
-		if f.alone && args["kind"] == "branch" && (f.proposed > 1) != (args["head"] != nil) {
-			w.record("proposed again with the head %v", args["head"])
-		}
-		if f.pull == nil && f.alone {
-			f.pull = object{"number": 0, "url": "", "state": "open", "branch": "lockstep/proposals/x", "commit": "", "by": ""}
-			w.record("proposed alone: %s %s", args["name"], args["kind"])
-		} else if f.pull == nil {
+		if f.pull == nil {
 			f.pull = object{"number": 4, "url": "https://git/pulls/4", "state": "open", "branch": "lockstep/proposals/x", "commit": "", "by": ""}
 			w.record("proposed: %s %s", args["name"], args["message"])
-		}
-		if f.proposed == f.deletedBefore {
-			f.pull["state"] = "closed"
-		}
-		if f.proposed == f.unchangedFrom {
-			return object{"number": 0, "url": "", "state": "unchanged", "branch": "", "head": sha("there"), "commit": sha("there"), "by": ""}, nil, true
 		}
 		if f.pull["state"] == "open" && fmt.Sprint(f.files) != fmt.Sprint(args["files"]) {
 			f.files, f.pull["head"] = args["files"].([]any), sha(fmt.Sprint(args["files"]))
 		}
 		return f.pull, nil, true
 	case "git.read_proposal":
-		if f.alone && args["head"] != f.pull["head"] {
-			w.record("read with the head %v", args["head"])
-		}
 		f.looks++
 		if act := f.people[f.looks]; act != nil {
 			act(w, f.pull)
@@ -141,65 +122,6 @@ func proposing(config, environment object) {
 	config["proposal"] = "pull_request"
 	config["deadline"] = 600
 	environment["approval"] = object{"expires_after": 3600}
-}
-
-// alone is a configuration of branches without pull requests, with an approval.
-func alone(config, environment object) {
-	proposing(config, environment)
-	config["proposal"] = "branch"
-}
-
-// D55: a change is proposed as a branch alone; the branch is merged with the passage.
-func TestABranchIsProposed(t *testing.T) {
-	t.Parallel()
-	w := gitShop(t)
-	w.forge.alone = true
-	w.answers["staging"] = "approved"
-	w.held["staging"] = 2 * time.Hour
-	if failure := w.run(driver.Deploy, gitInputs(alone)); failure != "" {
-		t.Fatal(failure)
-	}
-	expect(t, w, story("rollout.started", "proposed alone: staging branch", both("submitted", ""), "held at staging",
-		"approval of staging: approved", started, "commit: merge (2 files) <nil>", both("submitted", ""), both("committed", ""), both("healthy", ""),
-		"rollout_environment.healthy environment_id=3", "rollout.healthy")...)
-	want := event.DeploymentSubmitted{DeploymentID: 11, Name: "lockstep/proposals/x", Status: "open"}
-	if w.submitted[0] != want || w.submitted[2].Status != "merged" {
-		t.Errorf("shown: %+v", w.submitted)
-	}
-}
-
-// D55: a branch that people delete ends the rollout: while it waits for the passage, and also right before it, which the last look has missed.
-func TestABranchIsDeletedByHand(t *testing.T) {
-	t.Parallel()
-	for name, look := range map[string]int{"while it waits": 2, "at the end": 0} {
-		w := gitShop(t)
-		w.forge.alone = true
-		w.answers["staging"] = "approved"
-		w.held["staging"] = time.Hour
-		w.forge.people = map[int]func(*world, object){look: func(_ *world, pull object) { pull["state"] = "closed" }}
-		if look == 0 {
-			w.held["staging"] = 0
-			w.forge.deletedBefore = 2 // the call of git.propose behind the passage
-		}
-		failure := w.run(driver.Deploy, gitInputs(alone))
-		if !strings.Contains(failure, "branch lockstep/proposals/x was deleted") || w.forge.merged > 0 {
-			t.Errorf("%s: failure %q, merged %d times, story:\n%s", name, failure, w.forge.merged, strings.Join(w.story, "\n"))
-		}
-	}
-}
-
-// D55: what people have merged by hand since it was proposed is not merged again.
-func TestABranchIsMergedInBetween(t *testing.T) {
-	t.Parallel()
-	w := gitShop(t)
-	w.forge.alone = true
-	w.answers["staging"] = "approved"
-	w.forge.merges = []*history.FunctionError{{Code: "conflict", Message: "the branch has moved"}}
-	w.forge.unchangedFrom = 3
-	if failure := w.run(driver.Deploy, gitInputs(alone)); failure != "" || w.forge.merged > 0 || len(w.committed) != 2 ||
-		w.committed[0].CommitSHA != sha("there") {
-		t.Errorf("failure %q, merged %d times, %+v", failure, w.forge.merged, w.committed)
-	}
 }
 
 // started are the events of an environment's entrance.
