@@ -323,6 +323,12 @@ func copiedTrailers(t *testing.T, s *server) {
 	if again := s.propose(t, p); s.rev(t, again.Head+"^{tree}") != same {
 		t.Error("the modes were not put right")
 	}
+	proposedAs := message
+	message = strings.Replace(message, "Lockstep-Rollout: 7", "Lockstep-Rollout: 8\nLockstep-Activity: rollout-8/0.1", 1)
+	forged := commit("Lockstep", same)
+	if again := s.propose(t, p); again.Head == forged || s.git(t, s.dir, "log", "-1", "--format=%B", again.Head) != proposedAs {
+		t.Errorf("%s with the trailers of another rollout is proposed, expected the commit as it was made", again.Head)
+	}
 }
 
 // fastForwards: a protected branch is not pushed to; one that may be is moved to exactly the head, if it is where the commit was made.
