@@ -1,14 +1,29 @@
+/// <reference types="node" />
 // The renderer, as the HTML that it makes.
+import { readFileSync } from 'node:fs'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, test } from 'vitest'
 import { controlOf, SchemaForm } from '../src/form/SchemaForm'
 import { humanise, optionWords, wordsFor } from '../src/form/copy'
-import { fields, validate, withDefaults, withField, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
+import { fields, isRecord, prune, validate, withDefaults, withField, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
 import { boats, functions, machines } from './drivers'
 
-const render = (root: Schema, value: Json, findings: Finding[] = []) =>
-  renderToStaticMarkup(<SchemaForm context={{ root, driver: 'made-up@1', findings, agents: [{ number: 42, name: 'eu-west' }] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
+const render = (root: Schema, value: Json, findings: Finding[] = [], driver = 'made-up@1') =>
+  renderToStaticMarkup(<SchemaForm context={{ root, driver, findings, agents: [{ number: 42, name: 'eu-west' }] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
 const controls = (html: string) => [...html.matchAll(/<(input|select|textarea)[^>]*data-field="([^"]*)"[^>]*>/g)].map(([tag, name, field]) => `${field}:${name === 'input' ? /type="(\w+)"/.exec(tag)?.[1] : name}`)
+
+/** The form's value after a control was changed: every group on the way to it is changed with it, as the renderer does, and the page draws the form. */
+function changed(root: Schema, value: Json, path: string[], next: unknown): Json {
+  const within = (schema: Schema, of: Json, [name = '', ...rest]: string[]): Json => {
+    const field = fields(root, schema, of).find((f) => f.name === name)!
+    const inner = of[name]
+    return withField(root, schema, of, field, rest.length === 0 ? next : within(field.schema, isRecord(inner) ? inner : {}, rest))
+  }
+  return prune(root, root, withDefaults(root, root, within(root, value, path))) as Json
+}
+
+/** The form of a driver that Lockstep has. */
+const bundle = (driver: string): Schema => JSON.parse(readFileSync(`../../../../../pkg/driver/bundles/${driver}/v1/application_environment.json`, 'utf8'))
 
 describe('a driver that nobody has written code for', () => {
   test('boats: every widget, and one that is unknown', () => {
@@ -95,14 +110,102 @@ describe('alternatives', () => {
     for (const name of ['branch', 'prune', 'deadline']) expect(html.indexOf(`data-field="${name}"`)).toBeGreaterThan(folded)
   })
   test('what was emptied again is no alternative', () => {
-    const field = (name: string) => fields(root, root, {}).find((f) => f.name === name)!
-    let value = withField({ namespace: 'shop', repository_url: 'r', files: ['a'] }, field('helm'), { chart: 'c' })
-    expect(said(value)).toHaveLength(1)
-    value = withField(value, field('helm'), { chart: undefined })
+    const given = { namespace: 'shop', repository_url: 'r', files: ['a'] }
+    expect(said(changed(root, given, ['helm', 'chart'], 'c'))).toHaveLength(1)
+    let value = changed(root, changed(root, given, ['helm', 'chart'], 'c'), ['helm', 'chart'], undefined)
     expect(said(value)).toEqual([])
-    value = withField(value, field('files'), [])
-    expect(value.files).toBeUndefined()
-    expect(withField(value, field('labels'), []).labels).toEqual([]) // a list that may be empty
-    expect(withField({}, { ...field('helm'), required: true }, {}).helm).toEqual({})
+    value = changed(root, value, ['files'], [])
+    expect(value).toEqual({ namespace: 'shop', repository_url: 'r' })
+    expect(changed(root, value, ['labels'], []).labels).toEqual([]) // a list that may be empty
+    const needed: Schema = { type: 'object', required: ['helm'], properties: { helm: { type: 'object', properties: { chart: text } } } }
+    expect(changed(needed, {}, ['helm', 'chart'], undefined)).toEqual({ helm: {} })
   })
+  test('an alternative by itself is not there either, once it is empty', () => {
+    const either: Schema = { type: 'object', oneOf: [{ required: ['managed'] }, { required: ['hosts'] }], properties: { managed: { type: 'boolean' }, hosts: { type: 'array', items: text } } }
+    const untouched = changed(either, changed(either, {}, ['managed'], true), ['managed'], false)
+    expect(untouched).toEqual({})
+    expect(changed(either, { hosts: ['a'] }, ['hosts'], [])).toEqual({})
+  })
+})
+
+describe('Kubernetes, whose alternatives are groups', () => {
+  const root = bundle('kubernetes')
+  const given = { namespace: 'shop', repository_url: 'https://git.example.com/shop.git', files: ['a.yaml'], services: [{ service: 'api', container: 'api' }] }
+  const before = changed(root, given, ['namespace'], 'shop')
+  const wrong = (value: Json) => validate(root, root, value)
+
+  test.each([
+    [['helm', 'skip_hooks'], true, false],
+    [['helm', 'value_files'], [undefined], []],
+    [['helm', 'chart'], 'oci://registry.example.com/shop', undefined],
+    [['kustomize', 'path'], 'overlay', ''],
+  ])('%s, set and emptied again, leaves nothing', (path, set, unset) => {
+    expect(wrong(before)).toEqual([])
+    const once = changed(root, before, path, set)
+    expect(wrong(once).map((f) => f.path)).toContainEqual([])
+    expect(changed(root, once, path, unset)).toEqual(before)
+  })
+  test('what is still set keeps its group', () => {
+    let value = changed(root, before, ['helm', 'skip_hooks'], true)
+    value = changed(root, value, ['helm', 'value_files'], [])
+    expect(value.helm).toEqual({ skip_hooks: true, value_files: [] })
+  })
+  test('a group that exists can be removed', () => {
+    const html = render(root, { ...before, helm: { chart: 'c' } })
+    expect(html).toContain('Remove Helm')
+    expect(html).not.toContain('Remove Kustomize')
+    expect(html).not.toContain('Remove Images')
+    expect(changed(root, { ...before, helm: { chart: 'c' } }, ['helm'], undefined)).toEqual(before)
+  })
+  test('the alternatives have the names that their fields have', () => {
+    const html = render(root, {}, wrong({ namespace: 'shop', services: given.services, helm: {} }), 'kubernetes@1')
+    expect(html).toContain('Exactly one of these is needed: Chart in a registry and Version; Folder of a chart in the repository.')
+    expect(render(root, {}, wrong({ namespace: 'shop', services: given.services }), 'kubernetes@1')).toContain(
+      'Exactly one of these is needed: Repository of the manifests and Files with manifests; Repository of the manifests and Kustomize; Helm.',
+    )
+  })
+})
+
+test('what is not empty is kept: what was chosen, what contradicts a default, what a text of JSON has', () => {
+  const root: Schema = {
+    type: 'object',
+    properties: {
+      login: { type: 'object', properties: { port: { type: 'integer', default: 22 }, strict: { type: 'boolean', default: true }, user: { type: 'object', properties: { name: { type: 'string' } } } } },
+      labels: { type: 'object' },
+      runtime: { type: 'object', if: { required: ['kind'] }, then: {}, else: { properties: { size: false } }, properties: { kind: { type: 'string' }, size: { type: 'integer' } } },
+    },
+  }
+  expect(changed(root, {}, ['login', 'port'], 22)).toEqual({ login: { port: 22 } })
+  expect(changed(root, {}, ['login', 'strict'], false)).toEqual({ login: { strict: false } })
+  expect(changed(root, {}, ['labels'], { a: false })).toEqual({ labels: { a: false } })
+  expect(changed(root, { login: { user: { name: 'a' } } }, ['login', 'user', 'name'], undefined)).toEqual({})
+  expect(changed(root, { runtime: { kind: 'a', size: 3 } }, ['runtime', 'kind'], undefined)).toEqual({}) // size is not shown any more
+})
+
+test('what has a default can be emptied: it does not come back', () => {
+  const root: Schema = {
+    type: 'object',
+    properties: {
+      regions: { type: 'array', minItems: 1, default: ['eu', 'us'], items: { type: 'string' } },
+      login: { type: 'object', default: { user: 'root' }, properties: { user: { type: 'string' } } },
+    },
+  }
+  const first = withDefaults(root, root, {}) as Json
+  const one = changed(root, first, ['regions'], ['us'])
+  expect(one.regions).toEqual(['us'])
+  const none = changed(root, one, ['regions'], [])
+  expect(none.regions).toEqual([])
+  expect(validate(root, root, none)).toEqual([{ path: ['regions'], message: 'At least 1.' }])
+  expect(changed(root, first, ['login', 'user'], undefined).login).toEqual({})
+  expect(render(root, first)).not.toContain('Remove Login')
+})
+
+test('what is wrong with an item as a whole, and everything that is wrong with the whole, is shown', () => {
+  const html = render(machines, { hosts: [{ name: 'a' }, {}] }, [
+    { path: ['hosts', '1'], message: 'This host is a copy.' },
+    { path: [], message: 'Too many machines.' },
+    { path: [], message: 'No gateway.' },
+    { path: [], message: 'No gateway.' },
+  ])
+  for (const message of ['This host is a copy.', 'Too many machines.', 'No gateway.']) expect(html.split(message)).toHaveLength(2)
 })

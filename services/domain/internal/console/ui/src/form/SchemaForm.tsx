@@ -3,7 +3,7 @@
 import { useId, useState } from 'react'
 import { Field, Problem } from '../parts/form'
 import { optionWords, wordsFor } from './copy'
-import { blank, choices, fields, isRecord, type Field as SchemaField, resolve, typeOf, withField, type Finding, type Json, type Schema, type SchemaObject } from './schema'
+import { blank, choices, fields, given, isRecord, messageWith, type Field as SchemaField, resolve, typeOf, withField, type Finding, type Json, type Schema, type SchemaObject } from './schema'
 
 export interface FormContext {
   root: Schema
@@ -31,7 +31,9 @@ export function SchemaForm(props: { context: FormContext; value: unknown; onChan
   const { context, value, onChange } = props
   return (
     <>
-      <Problem message={messageAt(context, [])} />
+      {messagesAt(context, []).map((message) => (
+        <Problem key={message} message={message} />
+      ))}
       <Properties context={context} schema={context.root} path={[]} value={isRecord(value) ? value : {}} onChange={onChange} />
     </>
   )
@@ -50,7 +52,7 @@ function Properties(props: { context: FormContext; schema: Schema; path: string[
       path={[...path, f.name]}
       value={value[f.name]}
       required={f.required}
-      onChange={(next) => onChange(withField(value, f, next))}
+      onChange={(next) => onChange(withField(context.root, schema, value, f, next))}
     />
   )
   if (optional.length < manyOptional || optional.length === all.length) return <>{all.map(node)}</>
@@ -101,19 +103,34 @@ function Node(props: NodeProps) {
   return <Leaf {...props} control={control} />
 }
 
-function messageAt(context: FormContext, path: string[]): string | undefined {
+/** What is wrong at a place, with the labels that its fields have here. */
+function messagesAt(context: FormContext, path: string[]): string[] {
   const at = path.join('/')
-  return context.findings.find((f) => f.path.join('/') === at)?.message
+  const label = (name: string) => wordsFor(context.driver, [...path, name]).label
+  return [...new Set(context.findings.filter((f) => f.path.join('/') === at).map((f) => messageWith(f, label)))]
 }
 
-function ObjectNode({ context, schema, path, value, onChange }: NodeProps) {
+const messageAt = (context: FormContext, path: string[]): string | undefined => messagesAt(context, path)[0]
+
+function ObjectNode({ context, schema, path, value, required, onChange }: NodeProps) {
   const words = wordsFor(context.driver, path)
+  // Its controls are made anew when it is removed: some keep a text of their own.
+  const [removed, setRemoved] = useState(0)
+  const remove = () => {
+    setRemoved(removed + 1)
+    onChange(undefined)
+  }
   return (
     <fieldset className="group">
       <legend>{words.label}</legend>
       {words.help && <p className="help">{words.help}</p>}
       <Problem message={messageAt(context, path)} />
-      <Properties context={context} schema={schema} path={path} value={isRecord(value) ? value : {}} onChange={onChange} />
+      <Properties key={removed} context={context} schema={schema} path={path} value={isRecord(value) ? value : {}} onChange={onChange} />
+      {!required && value !== undefined && given(schema) === undefined && (
+        <button type="button" className="quiet" onClick={remove}>
+          Remove {words.label}
+        </button>
+      )}
     </fieldset>
   )
 }
@@ -133,7 +150,10 @@ function ArrayNode({ context, schema, path, value, onChange }: NodeProps) {
         return (
           <div className="item" key={index} role="group" aria-label={`${words.label} ${index + 1}`}>
             {typeof itemSchema !== 'boolean' && controlOf(itemSchema) === 'object' ? (
-              <Properties context={context} schema={itemSchema} path={at} value={isRecord(item) ? item : {}} onChange={(v) => set(index, v)} />
+              <>
+                <Problem message={messageAt(context, at)} />
+                <Properties context={context} schema={itemSchema} path={at} value={isRecord(item) ? item : {}} onChange={(v) => set(index, v)} />
+              </>
             ) : (
               <Node context={context} schema={itemSchema === true || itemSchema === false ? {} : itemSchema} path={at} value={item} required onChange={(v) => set(index, v)} />
             )}

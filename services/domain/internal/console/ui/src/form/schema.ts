@@ -37,7 +37,14 @@ export interface SchemaObject {
 export type Json = Record<string, unknown>
 export interface Finding {
   path: string[]
+  /** With the fields' names, made readable, where a form's labels are not known. */
   message: string
+  /** The alternatives that it is about: the fields of each. */
+  needed?: Alternatives
+}
+interface Alternatives {
+  lead: string
+  fields: string[][]
 }
 
 const deepest = 32
@@ -136,11 +143,30 @@ export function choices(root: Schema, schema: Schema, value: unknown): Set<strin
   return new Set(alternatives.flatMap((one) => (typeof one === 'boolean' ? [] : (one.required ?? []))))
 }
 
-/** The value after a change of a field. A group of which nothing is left, and a list that must not be empty, are not there unless they are
- * required: a schema with alternatives would take them for one. */
-export function withField(value: Json, field: Field, next: unknown): Json {
-  const empty = isRecord(next) ? Object.values(next).every((v) => v === undefined) : Array.isArray(next) && next.length < Math.min(1, field.schema.minItems ?? 0)
-  return { ...value, [field.name]: empty && !field.required ? undefined : next }
+/** The value of an object after a change of a field. A group of which nothing is left, a list that must not be empty, and an alternative that is
+ * empty are not there: a schema with alternatives would take them for one. What is required stays, and what has a default, which would come back. */
+export function withField(root: Schema, schema: Schema, value: Json, field: Field, next: unknown): Json {
+  const counts = isRecord(next) || (Array.isArray(next) && (field.schema.minItems ?? 0) > 0) || choices(root, schema, value).has(field.name)
+  const gone = counts && !field.required && given(field.schema) === undefined && isEmpty(root, field.schema, next)
+  return { ...value, [field.name]: gone ? undefined : next }
+}
+
+/** Whether a value has only what a form cannot take back: boxes that are not ticked, texts and lists that are empty, and groups of these. A default
+ * that was chosen is no empty value: whether a group exists may be what counts. */
+function isEmpty(root: Schema, schema: SchemaObject | undefined, value: unknown): boolean {
+  if (value === undefined) return true
+  if (schema === undefined) return false // what no control shows, and what a text of JSON has
+  const before = given(schema)
+  if (before !== undefined && !equal(before, value)) return false
+  if (!isRecord(value)) return value === '' || value === false || (Array.isArray(value) && value.length === 0)
+  const left = prune(root, schema, value) as Json
+  const known = new Map(fields(root, schema, left).map((f) => [f.name, f.schema]))
+  return Object.entries(left).every(([name, v]) => isEmpty(root, known.get(name), v))
+}
+
+/** What a field has as long as nobody has set it. */
+export function given(schema: SchemaObject): unknown {
+  return schema.default ?? schema.const
 }
 
 /** The value without the fields that are not shown, at every depth. */
@@ -174,8 +200,8 @@ export function withDefaults(root: Schema, schema: Schema, value: unknown, depth
     const next: Json = { ...filled }
     for (const f of fields(root, s, filled)) {
       if (next[f.name] !== undefined) continue
-      const given = f.schema.default ?? (f.schema.const !== undefined ? f.schema.const : undefined)
-      if (given !== undefined) next[f.name] = given
+      const first = given(f.schema)
+      if (first !== undefined) next[f.name] = first
       else if (f.required && typeOf(f.schema) === 'boolean') next[f.name] = false
       else if (f.required && typeOf(f.schema) === 'object') next[f.name] = withDefaults(root, f.schema, {}, depth + 1)
       else if (f.required && typeOf(f.schema) === 'array') next[f.name] = blanks(root, f.schema, depth)
@@ -237,15 +263,25 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
   }
   const holds = (other: Schema) => validate(root, other, value, path).length === 0
   say(s.not !== undefined && holds(s.not), 'This is not allowed here.')
-  say(s.anyOf !== undefined && !s.anyOf.some(holds), alternatives('At least one of these is needed', s.anyOf))
-  say(s.oneOf !== undefined && s.oneOf.filter(holds).length !== 1, alternatives('Exactly one of these is needed', s.oneOf))
+  if (s.anyOf !== undefined && !s.anyOf.some(holds)) found.push(alternatives(path, 'At least one of these is needed', s.anyOf))
+  if (s.oneOf !== undefined && s.oneOf.filter(holds).length !== 1) found.push(alternatives(path, 'Exactly one of these is needed', s.oneOf))
   return found
 }
 
 /** What to fill in, where alternatives differ by the fields that they require. */
-function alternatives(lead: string, all: Schema[] = []): string {
-  const each = all.map((one) => (typeof one === 'boolean' ? [] : (one.required ?? [])).map(humanise).join(' and '))
-  return each.includes('') ? 'This fits none of what is allowed here.' : `${lead}: ${each.join('; ')}.`
+function alternatives(path: string[], lead: string, all: Schema[]): Finding {
+  const needed = { lead, fields: all.map((one) => (typeof one === 'boolean' ? [] : (one.required ?? []))) }
+  if (needed.fields.some((names) => names.length === 0)) return { path, message: 'This fits none of what is allowed here.' }
+  return { path, message: neededWords(needed, humanise), needed }
+}
+
+function neededWords({ lead, fields }: Alternatives, label: (name: string) => string): string {
+  return `${lead}: ${fields.map((names) => names.map(label).join(' and ')).join('; ')}.`
+}
+
+/** What a finding says where fields have labels. */
+export function messageWith(finding: Finding, label: (name: string) => string): string {
+  return finding.needed ? neededWords(finding.needed, label) : finding.message
 }
 
 function ofChildren(root: Schema, s: SchemaObject, value: unknown, path: string[]): Finding[] {

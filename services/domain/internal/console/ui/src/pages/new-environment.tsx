@@ -60,7 +60,6 @@ function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name:
   )
   const findings = [...(tried ? local : []), ...findingsUnder(change.error, 'driverConfig')]
   const problem = (field: string) => findingsUnder(change.error, field)[0]?.message
-  const visible = new Set(['name', 'description', ...findings.map((f) => `driverConfig/${f.path.join('/')}`)])
   return (
     <form
       className="card form"
@@ -99,7 +98,7 @@ function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name:
         </select>
       </Field>
       <SchemaForm context={{ root: schema, driver: ref, findings, agents }} value={value} onChange={setConfig} />
-      <FormError error={change.error} shown={(path) => visible.has(path.join('/'))} />
+      <FormError error={change.error} shown={(path) => ['name', 'description', 'driverConfig'].includes(path[0] ?? '')} />
       <div className="actions">
         <button type="submit" className="primary" disabled={change.isPending}>
           {change.isPending ? 'Creating…' : 'Create environment'}

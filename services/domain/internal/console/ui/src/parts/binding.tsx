@@ -39,7 +39,7 @@ function Loaded({ environment, onClose }: { environment: Environment; onClose: (
   )
 }
 
-function ChangeForm({ environment, drivers, onClose }: { environment: Environment; drivers: DriversData['drivers']; onClose: () => void }) {
+export function ChangeForm({ environment, drivers, onClose }: { environment: Environment; drivers: DriversData['drivers']; onClose: () => void }) {
   const now = environment.driverBindings[0]
   const [description, setDescription] = useState(environment.description)
   const [ref, setRef] = useState(now?.driverRef ?? '')
@@ -60,7 +60,6 @@ function ChangeForm({ environment, drivers, onClose }: { environment: Environmen
     },
   )
   const findings = [...(tried ? local : []), ...findingsUnder(change.error, 'driverConfig')]
-  const visible = new Set(['description', ...findings.map((f) => `driverConfig/${f.path.join('/')}`)])
   const submit = () => {
     setTried(true)
     if (local.length === 0) change.mutate(undefined)
@@ -90,7 +89,7 @@ function ChangeForm({ environment, drivers, onClose }: { environment: Environmen
       </Field>
       <SchemaForm context={{ root: schema, driver: ref, findings, agents }} value={value} onChange={setConfig} />
       <Reason value={reason} onChange={setReason} />
-      <FormError error={change.error} shown={(path) => visible.has(path.join('/'))} />
+      <FormError error={change.error} shown={(path) => path[0] === 'description' || path[0] === 'driverConfig'} />
     </Dialog>
   )
 }

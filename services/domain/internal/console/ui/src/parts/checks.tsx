@@ -163,7 +163,7 @@ export function RequiredChecks({ environment }: { environment: Environment }) {
   )
 }
 
-function ChecksForm({ environment, onClose }: { environment: Environment; onClose: () => void }) {
+export function ChecksForm({ environment, onClose }: { environment: Environment; onClose: () => void }) {
   const query = useAsk(ChecksSchema, {}, { once: true })
   const [checks, setChecks] = useState<Json>(isRecord(environment.checks) ? environment.checks : {})
   const [tried, setTried] = useState(false)
@@ -186,7 +186,7 @@ function ChecksForm({ environment, onClose }: { environment: Environment; onClos
     <Dialog title={`Checks of ${environment.name}`} submit="Save" wide busy={change.isPending} disabled={!query.data} onSubmit={submit} onClose={onClose}>
       <p>Every new rollout needs them, beside the checks of its pipeline. No pipeline can weaken them.</p>
       {query.data ? <SchemaForm context={{ root: schema, driver: 'checks', findings, agents: [] }} value={value} onChange={setChecks} /> : <Waiting query={query} what="form" />}
-      <FormError error={change.error} shown={(path) => path[0] === 'checks' && path.length > 1} />
+      <FormError error={change.error} shown={(path) => path[0] === 'checks'} />
     </Dialog>
   )
 }

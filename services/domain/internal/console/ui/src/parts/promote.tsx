@@ -151,7 +151,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
           <Reason value={reason} onChange={setReason} required={glass} />
         </>
       )}
-      <FormError error={change.error} shown={(path) => schema !== null && path[0] === 'inputs' && path.length > 1} />
+      <FormError error={change.error} shown={(path) => schema !== null && path[0] === 'inputs'} />
     </Dialog>
   )
 }
