@@ -352,7 +352,7 @@ drift: ## Fail when generated code or module files are not what generate and tid
 
 # The steps of CI that need no cluster, those that fail soonest first.
 CI_STEPS := drift format-check lint arch charts test model
-# The scenarios of CI: one for each mechanism. `make nightly` plays all of them.
+# The scenarios of CI: one for each mechanism, but those with Prometheus and Flux. `make nightly` plays all of them.
 CI_SCENARIOS := canary blue-green-joint abort-in-sync abort-retry argocd-restarted automatic-rollback degraded drift helm jobs kustomize \
 	manifest-only on-failure-abort plain relay-killed second-actor workflows-abort workflows-cancelled workflows-killed workflows-server workload-ref
 
@@ -393,8 +393,12 @@ check: ## What to run before every commit: format, import rules, lint of what ha
 	@packages=$$(tools/changed.sh); if [ -n "$$packages" ]; then go test -short -parallel 6 -timeout 10m $(TEST_FLAGS) $$packages; else echo "nothing has changed"; fi
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "npm: found none; the generated clients are not tried" >&2; fi
 
+.PHONY: e2e-ci
+e2e-ci: ## Run those of the end-to-end scenarios that CI plays: one for each mechanism
+	@$(MAKE) e2e E2E_FLAGS="$(CI_SCENARIOS)"
+
 .PHONY: ci
-ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e with a scenario for each mechanism, e2e-charts, then the generated clients, the console's build and its tests where there is npm
+ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simulate, chaos, upgrade, e2e-ci, e2e-charts, then the generated clients, the console's build and its tests where there is npm
 	@# The cluster of e2e is built beside everything before it, which on a new machine takes about as long. e2e waits for it, and shows what went wrong.
 	@# It has a process group of its own (set -m), so that a failure or an interrupt ends all that it has started.
 	@set -m; XDG_CACHE_HOME="$(CACHE)" nice -n 10 bash -c 'tools/cluster/build.sh && tools/cluster/workflows.sh' </dev/null >/dev/null 2>&1 & build=$$!; set +m; \
@@ -403,7 +407,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	$(MAKE) simulate SEEDS=100000 FOR=3m; \
 	$(MAKE) chaos; \
 	$(MAKE) upgrade; \
-	$(MAKE) e2e E2E_FLAGS="$(CI_SCENARIOS)"; \
+	$(MAKE) e2e-ci; \
 	$(MAKE) e2e-charts; \
 	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
