@@ -369,3 +369,57 @@ func TestPages(t *testing.T) {
 		t.Errorf("forgotten: found %q, %v, expected the conflict that is tried again", names, err)
 	}
 }
+
+// D53: a server whose list has no end, because it answers the same page for ever or always another one, is no reason to read for ever.
+func TestPagesWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, next, code string
+		most             int64
+	}{{"the same page", "b", core.CodeInternal, 2}, {"always another page", "", core.CodeTooLarge, mostPages}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			c := open(t, func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/shop/configmaps") {
+					respond(w, 200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list"]}]}`)
+					return
+				}
+				n, next := asked.Add(1), tt.next
+				if n > tt.most {
+					t.Errorf("asked %d times, expected %d", n, tt.most)
+					respond(w, 403, status(403, "Forbidden"))
+					return
+				}
+				if next == "" {
+					next = strconv.FormatInt(n, 10)
+				}
+				respond(w, 200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"continue":"`+next+`"},"items":[]}`)
+			})
+			of := core.Selection{Kind: core.Kind{APIVersion: "v1", Kind: "ConfigMap"}, Namespace: "shop", Labels: "a=b"}
+			err := c.Pages(t.Context(), of, func([]core.Object) {})
+			if e, is := errors.AsType[*core.Error](err); !is || e.Code != tt.code || asked.Load() != tt.most {
+				t.Errorf("found %v after %d requests, expected %s after %d", err, asked.Load(), tt.code, tt.most)
+			}
+		})
+	}
+}
+
+// D53: a deletion has the uid and, where it was decided on a version, that version as preconditions; another state is a conflict.
+func TestADeletionIsOfWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"7": `{"uid":"u1","resourceVersion":"7"}`, "": `{"uid":"u1"}`} {
+		c := open(t, func(w http.ResponseWriter, r *http.Request) {
+			var options struct {
+				Preconditions json.RawMessage `json:"preconditions"`
+			}
+			if err := json.NewDecoder(r.Body).Decode(&options); err != nil || r.Method != http.MethodDelete || string(options.Preconditions) != want {
+				t.Errorf("found %s with %s, %v, expected %s", r.Method, options.Preconditions, err, want)
+			}
+			respond(w, 409, status(409, "Conflict"))
+		})
+		if err := c.Delete(t.Context(), rollout("api"), core.Seen{UID: "u1", Version: version}, "background"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("found %v, expected a conflict", err)
+		}
+	}
+}

@@ -62,21 +62,33 @@ func (c *Cluster) Resources(ctx context.Context) ([]core.Resource, error) {
 	return all, nil
 }
 
-// pageSize is how many objects one request of Pages reads.
-const pageSize = 500
+const (
+	// pageSize is how many objects one request of Pages reads.
+	pageSize = 500
+	// mostPages is how many pages it reads: as many objects of one owner would be a mistake, or the server's list has no end.
+	mostPages = 200
+)
 
 // Pages reads all objects of a selection. The API server knows for minutes only where a page ends.
 func (c *Cluster) Pages(ctx context.Context, s core.Selection, page func([]core.Object)) error {
-	for from := ""; ; {
+	from := ""
+	for range mostPages {
 		all, next, err := c.page(ctx, s, pageSize, from)
 		if err != nil {
 			return err
 		}
 		page(all)
-		if from = next; from == "" {
+		if next == "" {
 			return nil
 		}
+		if next == from {
+			return &core.Error{Code: core.CodeInternal, Message: fmt.Sprintf(
+				"list %s: the server of this kind answers the same page for ever; tell who runs it", s.Kind.Kind)}
+		}
+		from = next
 	}
+	return &core.Error{Code: core.CodeTooLarge, Message: fmt.Sprintf("list %s: found more than %d pages of %d objects, expected fewer",
+		s.Kind.Kind, mostPages, pageSize)}
 }
 
 // Apply sends a server-side apply.
@@ -133,8 +145,8 @@ func fieldConflict(err error, ref core.Ref) error {
 		strings.Join(fields, ", "))}
 }
 
-// Delete deletes an object with a uid.
-func (c *Cluster) Delete(ctx context.Context, ref core.Ref, uid, propagation string) error {
+// Delete deletes an object as it was seen.
+func (c *Cluster) Delete(ctx context.Context, ref core.Ref, seen core.Seen, propagation string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	client, err := c.client(ctx, ref)
@@ -145,9 +157,13 @@ func (c *Cluster) Delete(ctx context.Context, ref core.Ref, uid, propagation str
 		"background": metav1.DeletePropagationBackground, "foreground": metav1.DeletePropagationForeground,
 		"orphan": metav1.DeletePropagationOrphan,
 	}[propagation]
-	same := types.UID(uid)
+	same := types.UID(seen.UID)
+	conditions := metav1.Preconditions{UID: &same}
+	if seen.Version != "" {
+		conditions.ResourceVersion = &seen.Version
+	}
 	err = c.ask(ctx, func() error {
-		return client.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &same}})
+		return client.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &conditions})
 	})
 	return classify(err, "delete", ref)
 }

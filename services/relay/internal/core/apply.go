@@ -8,14 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/pattern"
 )
 
 // The scopes of a call of k8s.apply: one call applies namespaced objects or cluster-scoped ones, because they need different passages.
@@ -149,14 +148,34 @@ func (r *Runner) apply(ctx context.Context, call Call) (map[string]any, error) {
 	}
 	value := want.counts()
 	if want.Prune {
-		pruned, kept, err := r.prune(ctx, call, want)
-		if err != nil {
+		if err := r.prune(ctx, call, want, value); err != nil {
 			return nil, err
 		}
-		value["pruned"], value["not_pruned"] = pruned, kept
 	}
 	value["owner"], value["digest"] = call.Owner, digest
 	return fits("k8s.apply", value)
+}
+
+const (
+	// mostChanged is the size of the objects that an answer names as changed, in bytes; the others are counted. All of a dry run are named:
+	// programs decide by what it would change.
+	mostChanged = 256 << 10
+	// mostPruned is that of the objects that are pruned, and that of those that are not. After changes, the three lists fit into an answer
+	// whatever their lengths: a call that has deleted objects must not fail because there are too many to name.
+	mostPruned = 64 << 10
+)
+
+// nameSome adds objects to an answer, as many as fit into a size, and the number of others.
+func nameSome(value map[string]any, name string, all []map[string]any, most int) {
+	some := []any{}
+	for _, one := range all {
+		text, err := json.Marshal(one)
+		if most -= len(text) + 1; err != nil || most < 0 {
+			break
+		}
+		some = append(some, one)
+	}
+	value[name], value["more_"+name] = some, len(all)-len(some)
 }
 
 // digest is that of the objects as the call has them, in its order.
@@ -175,7 +194,11 @@ func (want *ApplyRequest) digest() (string, error) {
 // counts is the answer about the objects of the call.
 func (want *ApplyRequest) counts() map[string]any {
 	value := map[string]any{"created": 0, "configured": 0, "unchanged": 0}
-	changed, left := []any{}, mostFieldsTogether
+	var changed []map[string]any
+	left, most := mostFieldsTogether, mostChanged
+	if want.DryRun {
+		most = math.MaxInt
+	}
 	for i := range want.Objects {
 		o := &want.Objects[i]
 		n, _ := value[o.action].(int)
@@ -188,7 +211,7 @@ func (want *ApplyRequest) counts() map[string]any {
 			changed = append(changed, o.ref.named(one))
 		}
 	}
-	value["changed"] = changed
+	nameSome(value, "changed", changed, most)
 	return value
 }
 
@@ -410,138 +433,4 @@ func (r *Runner) applyLater(ctx context.Context, call Call, want ApplyRequest, l
 		}
 	}
 	return nil
-}
-
-// prune deletes the owner's objects that are neither applied nor kept. It only finds kinds that may be applied. Objects that others have
-// made, with the owner's label copied to them, are not the owner's: its field manager has not applied them.
-func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest) (pruned, kept []any, err error) {
-	resources, err := r.prunable(ctx, want)
-	if err != nil {
-		return nil, nil, err
-	}
-	type place struct {
-		res       Resource
-		namespace string
-	}
-	var places []place
-	for _, res := range resources {
-		if want.Cluster {
-			places = append(places, place{res, ""})
-			continue
-		}
-		for _, namespace := range want.prunes() {
-			if err := r.limits.permitNamespace(Ref{Namespace: namespace, Name: "any"}); err != nil {
-				return nil, nil, err
-			}
-			places = append(places, place{res, namespace})
-		}
-	}
-	found := make([]leftovers, len(places))
-	err = each(len(places), func(i int) (err error) {
-		found[i], err = r.leftovers(ctx, call, want, places[i].res.Kind, places[i].namespace)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	var all leftovers
-	for _, f := range found {
-		all.pruned, all.kept = append(all.pruned, f.pruned...), append(all.kept, f.kept...)
-	}
-	if !want.DryRun {
-		err = each(len(all.pruned), func(i int) error { return r.pruneOne(ctx, all.pruned[i]) })
-	}
-	return namedAll(all.pruned), namedAll(all.kept), err
-}
-
-// leftovers are the owner's objects that a call neither applies nor keeps: those to prune, and those that ask to be kept.
-type leftovers struct{ pruned, kept []leftover }
-
-type leftover struct {
-	ref Ref
-	uid string
-}
-
-// leftovers finds those of a kind in a namespace.
-func (r *Runner) leftovers(ctx context.Context, call Call, want ApplyRequest, kind Kind, namespace string) (found leftovers, err error) {
-	s := Selection{Kind: kind, Namespace: namespace, Labels: LabelOwner + "=" + call.Owner}
-	err = r.persist(ctx, Ref{Kind: kind, Namespace: namespace, Name: "of any name"}, func() error {
-		found = leftovers{}
-		return r.objects.Pages(ctx, s, func(page []Object) {
-			for _, o := range page {
-				ref := Ref{Kind: kind, Namespace: o.text("metadata", "namespace"), Name: o.text("metadata", "name")}
-				ours := !foreign(call, o) && appliedBy(o, manager(call.Owner))
-				if !ours || want.Keep[ref.identity()] || o.text("metadata", "deletionTimestamp") != "" {
-					continue
-				}
-				one := leftover{ref, o.text("metadata", "uid")}
-				if annotation(o, annotationPrune) == "false" || annotation(o, annotationHelm) == "keep" {
-					found.kept = append(found.kept, one)
-				} else {
-					found.pruned = append(found.pruned, one)
-				}
-			}
-		})
-	})
-	if want.DryRun {
-		return found, err
-	}
-	for _, one := range found.pruned {
-		err = cmp.Or(err, checkWeights(call, one.ref))
-	}
-	return found, err
-}
-
-func namedAll(all []leftover) []any {
-	named := make([]any, len(all))
-	for i, one := range all {
-		named[i] = one.ref.named(nil)
-	}
-	return named
-}
-
-func (r *Runner) pruneOne(ctx context.Context, o leftover) error {
-	return r.persist(ctx, o.ref, func() error {
-		err := r.objects.Delete(ctx, o.ref, o.uid, "background")
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		return err
-	})
-}
-
-// prunable are the kinds of objects that a call may prune. Namespaces and definitions of kinds would take the objects of others with them.
-func (r *Runner) prunable(ctx context.Context, want ApplyRequest) ([]Resource, error) {
-	var all []Resource
-	err := r.persist(ctx, Ref{Kind: Kind{Kind: "resources"}, Name: "of the cluster"}, func() (err error) {
-		all, err = r.objects.Resources(ctx)
-		return err
-	})
-	return slices.DeleteFunc(all, func(res Resource) bool {
-		return res.Namespaced == want.Cluster || res.Kind.Kind == kindNamespace || res.Kind.Kind == "CustomResourceDefinition" ||
-			res.Kind.Kind == "Secret" || !pattern.Allows(r.limits.Objects.Apply, res.Name)
-	}), err
-}
-
-// prunes are the namespaces in which objects are pruned.
-func (want *ApplyRequest) prunes() []string {
-	all := slices.Clone(want.Namespaces)
-	if want.Namespace != "" {
-		all = append(all, want.Namespace)
-	}
-	for i := range want.Objects {
-		if n := want.Objects[i].ref.Namespace; n != "" {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// appliedBy reports whether a field manager has applied an object.
-func appliedBy(o Object, name string) bool {
-	return slices.ContainsFunc(o.list("metadata", "managedFields"), func(entry any) bool {
-		m, _ := entry.(map[string]any)
-		return Object(m).text("manager") == name && strings.EqualFold(Object(m).text("operation"), "Apply")
-	})
 }

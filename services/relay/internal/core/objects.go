@@ -51,19 +51,23 @@ type LogRequest struct {
 	Previous bool
 }
 
+// Seen is an object as it was read. Without a Version, it may have changed since.
+type Seen struct{ UID, Version string }
+
 // Objects is the core's port to a cluster for objects that Lockstep applies itself. Errors are those of Cluster.
 type Objects interface {
 	// Resource looks up a kind; one that the cluster does not serve is an *Error with CodeUnknownKind.
 	Resource(ctx context.Context, k Kind) (Resource, error)
 	// Resources returns the kinds whose objects can be listed and deleted, each in one version.
 	Resources(ctx context.Context) ([]Resource, error)
-	// Pages hands over all objects of a selection, a page at a time. After an error they have to be read again from the first.
+	// Pages hands over all objects of a selection, a page at a time. After an error they have to be read again from the first. More than a
+	// cluster can hold of a kind are an *Error with CodeTooLarge.
 	Pages(ctx context.Context, s Selection, page func([]Object)) error
 	// Apply is a server-side apply by a field manager, and returns the object afterwards. Fields that belong to another manager are an
 	// *Error with CodeConflict that names field and manager; a uid of another object is Conflict. With dryRun nothing is stored.
 	Apply(ctx context.Context, ref Ref, o Object, manager string, dryRun bool) (Object, error)
-	// Delete deletes an object if it still has the uid. propagation is background, foreground or orphan.
-	Delete(ctx context.Context, ref Ref, uid, propagation string) error
+	// Delete deletes an object if it is still as it was seen, and answers Conflict otherwise. propagation is background, foreground or orphan.
+	Delete(ctx context.Context, ref Ref, seen Seen, propagation string) error
 	// Logs reads the end of a log: at most one byte more than is wanted, which shows that there is more.
 	Logs(ctx context.Context, l LogRequest) (string, error)
 	// Health is the state of an object, by kstatus (Current, InProgress, Failed, Terminating, Unknown), and the reason.
@@ -354,7 +358,7 @@ func (r *Runner) remove(ctx context.Context, call Call) (map[string]any, error) 
 		if uid != "" && found.text("metadata", "uid") != uid {
 			return nil // another object of the same name
 		}
-		err = r.objects.Delete(ctx, ref, found.text("metadata", "uid"), propagation)
+		err = r.objects.Delete(ctx, ref, Seen{UID: found.text("metadata", "uid")}, propagation)
 		deleted = deleted || err == nil
 		if fault.Is(err, fault.NotFound) {
 			return nil

@@ -32,6 +32,8 @@ type cupboard struct {
 	log    string
 	// applying is called before each apply, with the key of the object.
 	applying func(key string)
+	// deleting is called before each deletion, which fails with its error.
+	deleting func(key string) error
 }
 
 func newCupboard() *cupboard {
@@ -180,7 +182,7 @@ func (c *cupboard) Apply(_ context.Context, ref Ref, o Object, manager string, d
 		return merged(before, o, manager), nil
 	}
 	c.writes = append(c.writes, "apply "+key(ref))
-	if before != nil && appliedBy(before, manager) {
+	if _, again := appliedBy(before, manager); again {
 		return before, nil
 	}
 	c.put(ref.APIVersion, ref.Kind.Kind, ref.Namespace, ref.Name, o.text("metadata", "labels", LabelOwner), manager)
@@ -194,7 +196,7 @@ func merged(before, o Object, manager string) Object {
 	maps.Copy(all, before)
 	maps.Copy(all, o)
 	labels := map[string]any{}
-	if !appliedBy(before, manager) {
+	if _, again := appliedBy(before, manager); !again {
 		maps.Copy(labels, before.object("metadata", "labels"))
 	}
 	maps.Copy(labels, o.object("metadata", "labels"))
@@ -206,11 +208,20 @@ func merged(before, o Object, manager string) Object {
 	return all
 }
 
-func (c *cupboard) Delete(_ context.Context, ref Ref, uid, _ string) error {
+func (c *cupboard) Delete(_ context.Context, ref Ref, seen Seen, _ string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.objects[key(ref)].text("metadata", "uid") != uid {
-		return fault.New(fault.Conflict, "another uid")
+	if c.deleting != nil {
+		if err := c.deleting(key(ref)); err != nil {
+			return err
+		}
+	}
+	o := c.objects[key(ref)]
+	switch {
+	case o == nil:
+		return fault.New(fault.NotFound, "%s does not exist", ref)
+	case o.text("metadata", "uid") != seen.UID, seen.Version != "" && o.resourceVersion() != seen.Version:
+		return fault.New(fault.Conflict, "another uid or version")
 	}
 	c.writes = append(c.writes, "delete "+key(ref))
 	delete(c.objects, key(ref))
@@ -233,9 +244,6 @@ func objectLimits() Limits {
 
 func (c *cupboard) run(t *testing.T, l Limits, function, args string, owners ...string) Answer {
 	t.Helper()
-	r := NewRunner(RunnerDeps{
-		Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l,
-	})
 	call := Call{
 		ID: callID, Function: function, Args: json.RawMessage(args), Deadline: clock.System().Now().Add(5 * time.Minute),
 		Organization: "7", Owner: shopOwner,
@@ -243,7 +251,13 @@ func (c *cupboard) run(t *testing.T, l Limits, function, args string, owners ...
 	if len(owners) > 0 {
 		call.Owner = owners[0]
 	}
-	return r.Run(t.Context(), call)
+	return c.runner(l).Run(t.Context(), call)
+}
+
+func (c *cupboard) runner(l Limits) *Runner {
+	return NewRunner(RunnerDeps{
+		Cluster: c, Objects: c, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l,
+	})
 }
 
 func manifest(version, kind, namespace, name string) string {
@@ -288,45 +302,6 @@ func TestApplyAndPrune(t *testing.T) {
 	again := c.run(t, objectLimits(), FunctionApply, args)
 	if again.Err != nil || again.Value["unchanged"] != 2 || len(c.objects) != 11 {
 		t.Errorf("again: %+v, %d objects", again, len(c.objects))
-	}
-}
-
-// Issue 20: everything that the owner no longer has is pruned, however many objects it has by then, also if the cluster does not say all of
-// them at the first attempt. A call names each once.
-func TestPruneSeesAllObjectsOfTheOwner(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]map[string][]error{
-		"at once": nil,
-		"away":    {"page 2": {fault.New(fault.Unavailable, "away")}, "page 3": {fault.New(fault.Conflict, "expired")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCupboard()
-			c.fail = fail
-			const old = 2*maxObjects + 7
-			for i := range old {
-				c.put("v1", "ConfigMap", "shop", fmt.Sprintf("old-%04d", i), shopOwner, manager(shopOwner))
-			}
-			before, prune := len(c.objects), func(more string) int {
-				answer := c.run(t, objectLimits(), FunctionApply, applyArgs(`,"prune":true`+more, manifest("v1", "ConfigMap", "shop", "a")))
-				names := map[string]bool{}
-				pruned, _ := answer.Value["pruned"].([]any)
-				for _, o := range pruned {
-					names[fmt.Sprint(o)] = true
-				}
-				if answer.Err != nil || len(names) < old || len(names) != len(pruned) {
-					t.Errorf("%s: %v, %d pruned, %d of them different", more, answer.Err, len(pruned), len(names))
-				}
-				return len(pruned)
-			}
-			dry := prune(`,"dry_run":true`)
-			if len(c.objects) != before {
-				t.Errorf("the dry run left %d of %d objects", len(c.objects), before)
-			}
-			if pruned := prune(""); pruned != dry || len(c.objects) != before+1-pruned {
-				t.Errorf("%d pruned, %d in the dry run, %d of %d objects are left", pruned, dry, len(c.objects), before)
-			}
-		})
 	}
 }
 
