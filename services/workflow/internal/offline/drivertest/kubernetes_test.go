@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,11 @@ type plainCluster struct {
 	state   string
 	refuses string
 	// dry is what a dry run answers as changed, unless it is nil, and lost the names of further objects of the owner, by kind.
-	dry   []any
-	lost  object
-	looks []time.Time
+	dry  []any
+	lost object
+	// pruned are the members of the answer about what an apply has pruned; nil for none.
+	pruned object
+	looks  []time.Time
 }
 
 func (c *plainCluster) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
@@ -48,10 +51,12 @@ func (c *plainCluster) call(w *world, name string, args object) (any, *history.F
 			c.calls, c.applied = append(c.calls, args), w.now
 			w.record("apply: %d objects, keeps %d, prune %v", len(args["objects"].([]any)), len(args["keep"].([]any)), args["prune"])
 		}
-		return object{
+		answer := object{
 			"created": 0, "configured": len(changed), "unchanged": 0, "changed": changed, "pruned": []any{}, "owner": "o1.e3.a1",
 			"digest": "sha256:" + strings.Repeat("a", 64),
-		}, nil, true
+		}
+		maps.Copy(answer, c.pruned)
+		return answer, nil, true
 	case "k8s.list":
 		items := []any{}
 		if lost := c.lost[args["kind"].(string)]; lost != nil && args["labels"] == "lockstep.dev/owner=o1.e3.a1" {
@@ -160,6 +165,26 @@ func TestObjectsAreApplied(t *testing.T) {
 	}
 	if first := w.plain.looks[2].Sub(w.plain.looks[0]); first > time.Second {
 		t.Errorf("the second look is %s after the first, expected at most a second", first)
+	}
+}
+
+// D53: what is printed counts all objects that were pruned: those that the relay names and those that it only counts. Relays of before name
+// all.
+func TestPrunedObjectsAreCounted(t *testing.T) {
+	t.Parallel()
+	two := []any{object{"kind": "ConfigMap", "name": "a"}, object{"kind": "ConfigMap", "name": "b"}}
+	for want, pruned := range map[string]object{
+		"1998 pruned": {"pruned": two, "more_pruned": 1996, "not_pruned": []any{}, "more_not_pruned": 0, "more_changed": 0},
+		"2 pruned":    {"pruned": two, "not_pruned": []any{}},
+	} {
+		w := plainShop(t)
+		w.plain.pruned = pruned
+		if failure := w.run(driver.Deploy, plainInputs(nil)); failure != "" {
+			t.Fatal(failure)
+		}
+		if printed := strings.Join(w.log, "\n"); !strings.Contains(printed, "unchanged, "+want) {
+			t.Errorf("printed %s, expected %s", printed, want)
+		}
 	}
 }
 
