@@ -45,9 +45,10 @@ const ownership = "It changes only objects of its owner: those with the label `l
 func applyObjects() *Function {
 	f := owned(onCluster("k8s.apply",
 		"Applies objects (server-side apply) and, with `prune`, deletes those that the owner no longer has. Answers `{created, configured, unchanged,\n"+
-			"changed, more_changed, pruned, more_pruned, not_pruned, more_not_pruned, owner, digest}`: three numbers, the objects that have changed with their `action`, those that were\n"+
-			"deleted, those that their annotation `lockstep.dev/prune: \"false\"` or `helm.sh/resource-policy: keep` has kept, or that the owner has applied again meanwhile, the value of the\n"+
-			"label, and the SHA-256 of the objects of the call. In a dry\n"+
+			"changed, more_changed, pruned, more_pruned, not_pruned, more_not_pruned, owner, digest}`: three numbers, the objects that have changed\n"+
+			"with their `action`, those that were deleted, those that their annotation `lockstep.dev/prune: \"false\"` or\n"+
+			"`helm.sh/resource-policy: keep` has kept or that the owner has applied again meanwhile, the value of the label, and the SHA-256 of the\n"+
+			"objects of the call. In a dry\n"+
 			"run, an object that exists has `fields` as well: `{path, before, after}` of the first 20 that would change, with the values of images and\n"+
 			"numbers of replicas only; `more_fields` says whether there are others.\n\n"+ownership+"\n\n"+
 			"A field that another manager sets to another value is an error with the code `conflict`, which names field and manager; nothing is forced.\n"+
@@ -56,10 +57,12 @@ func applyObjects() *Function {
 			"not serve yet it waits up to a minute.\n\n"+
 			"At most 2,000 objects fit into a call, and 1 MiB. Apply a larger set with several calls, and prune with the last one, which names the objects\n"+
 			"of the others in `keep`. Secrets are refused: their values would become part of the history.\n\n"+
-			"`changed` ends at 256 KiB, some thousand objects, `pruned` and `not_pruned` at 64 KiB each; `more_changed`, `more_pruned` and `more_not_pruned` are how many others there are, so count\n"+
-			"with them. In a dry run `changed` is whole: if it does not fit into an answer of 512 KiB, the error is `too_large`.\n\n"+
-			"All that is to be pruned is found before the first of it is deleted, at most 100,000 objects of one kind in a namespace. What changes after that is looked at again: it stays if it\n"+
-			"asks to be kept, is another owner's by then, was applied again or was replaced. If a deletion fails, the error says how many objects were deleted, and names the first 10.",
+			"`changed` names as many objects as fit into 256 KiB, `pruned` and `not_pruned` as many as fit into 64 KiB each; `more_changed`,\n"+
+			"`more_pruned` and `more_not_pruned` are the numbers of the others. In a dry run `changed` is whole: if it does not fit into an answer\n"+
+			"of 512 KiB, the error is `too_large`.\n\n"+
+			"All that is to be pruned is found before the first of it is deleted, at most 100,000 objects of one kind in a namespace. What changes\n"+
+			"after that is looked at again: it stays if it asks to be kept, is another owner's by then, was applied again or was replaced. If a\n"+
+			"deletion fails, the error says how many objects were deleted, and names the first 10.",
 		environmentField(),
 		Field{
 			Name: "objects", Doc: "The objects, as manifests have them. Their status is ignored, and `lockstep.dev/` labels are refused.",
