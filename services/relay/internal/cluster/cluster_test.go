@@ -413,7 +413,8 @@ func TestADeletionIsOfWhatWasSeen(t *testing.T) {
 			var options struct {
 				Preconditions json.RawMessage `json:"preconditions"`
 			}
-			if err := json.NewDecoder(r.Body).Decode(&options); err != nil || r.Method != http.MethodDelete || string(options.Preconditions) != want {
+			err := json.NewDecoder(r.Body).Decode(&options)
+			if err != nil || r.Method != http.MethodDelete || string(options.Preconditions) != want {
 				t.Errorf("found %s with %s, %v, expected %s", r.Method, options.Preconditions, err, want)
 			}
 			respond(w, 409, status(409, "Conflict"))

@@ -46,7 +46,8 @@ func fateOf(call Call, o Object) fate {
 	return toPrune
 }
 
-// prune deletes the owner's objects that are neither applied nor kept, and adds them to the answer. It only finds kinds that may be applied.
+// prune deletes the owner's objects that are neither applied nor kept, and adds them to the answer. It only finds kinds that may be
+// applied.
 func (r *Runner) prune(ctx context.Context, call Call, want ApplyRequest, value map[string]any) error {
 	all, err := r.allLeftovers(ctx, call, want)
 	if err != nil {

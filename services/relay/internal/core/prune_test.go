@@ -66,12 +66,13 @@ func TestPruneSeesAllObjectsOfTheOwner(t *testing.T) {
 	}
 }
 
-// D53: a call that has changed the cluster answers, however many objects it has changed, deleted and kept, and however long their names are:
-// those that do not fit into the answer are counted.
+// D53: a call that has changed the cluster answers, however many objects it has changed, deleted and kept, and however long their names
+// are: those that do not fit into the answer are counted.
 func TestWhatIsDoneFitsIntoAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ applied, pruned, kept, length int }{
-		{applied: 1, pruned: 6000, length: 66}, {applied: maxObjects, pruned: maxObjects, length: 66},
+		{applied: 1, pruned: 6000, length: 66},
+		{applied: maxObjects, pruned: maxObjects, length: 66},
 		{applied: maxObjects, pruned: 3000, kept: 3000, length: 253},
 	} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
@@ -125,8 +126,8 @@ func TestWhatIsDoneFitsIntoAnAnswer(t *testing.T) {
 	}
 }
 
-// D53: between the list and its turn, an object may be kept, be another's, be applied again or be replaced: then it is not deleted. One that
-// only changed is.
+// D53: between the list and its turn, an object may be kept, be another's, be applied again or be replaced: then it is not deleted. One
+// that only changed is.
 func TestPruneLooksAgainAtWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	change := func(edit func(metadata Object)) func(c *cupboard) {
