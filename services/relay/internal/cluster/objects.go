@@ -83,7 +83,7 @@ func (c *Cluster) Pages(ctx context.Context, s core.Selection, page func([]core.
 		}
 		if next == from {
 			return &core.Error{Code: core.CodeInternal, Message: fmt.Sprintf(
-				"list %s: the server of this kind answers the same page for ever; tell who runs it", s.Kind.Kind)}
+				"list %s: the server of this kind answers the same page without an end", s.Kind.Kind)}
 		}
 		from = next
 	}

@@ -203,7 +203,7 @@ func runHere(t *testing.T, c *cupboard) (Answer, time.Duration) {
 }
 
 // D53: if a deletion fails, the error says how many objects were deleted before, and names some.
-func TestADeletionThatFailsSaysWhatIsDeleted(t *testing.T) {
+func TestTheErrorOfADeletionNamesWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		old  int
