@@ -108,6 +108,7 @@ type ChangedThing struct {
 
 // HeldField is a field that another manager has taken over.
 type HeldField struct {
+	// Path is where the field is in the object, such as spec.replicas.
 	Path string `json:"path" jsonschema:"minLength=1,maxLength=1000"`
 	// Manager is the one that has taken it over; absent if that is unknown.
 	Manager string `json:"manager,omitempty" jsonschema:"maxLength=253"`
