@@ -255,7 +255,9 @@ func (r Request) world() (*world, error) {
 // facts is what is known; what is not is absent.
 func facts(f provenance.Facts, at time.Time) cedar.Record {
 	known := cedar.RecordMap{}
-	for name, list := range map[cedar.String][]string{"signedBy": f.SignedBy, "builders": f.Builders, "repositories": f.Repositories} {
+	for name, list := range map[cedar.String][]string{
+		"signedBy": f.SignedBy, "builders": f.Builders, "repositories": f.Repositories, "revisions": f.Revisions, "sbomFormats": f.SBOMFormats,
+	} {
 		if len(list) > 0 {
 			known[name] = texts(list)
 		}

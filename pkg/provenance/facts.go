@@ -6,17 +6,21 @@ import (
 )
 
 // Facts is what policies see of the provenance of everything that would be deployed together. A fact that is not known of every image is
-// absent, so that a policy that requires it does not permit (D52).
+// absent, so that a policy that requires it does not permit. What images claim is no fact (D52).
 type Facts struct {
 	// SignedBy are the signers that have signed every image; absent if one image is not signed.
 	SignedBy []string `json:"signed_by,omitempty"`
 	// Builders and Repositories are those of all images; absent if one image has no provenance, or provenance without them.
 	Builders     []string `json:"builders,omitempty"`
 	Repositories []string `json:"repositories,omitempty"`
+	// Revisions are the commits that all images were built from; absent if the provenance of one does not say.
+	Revisions []string `json:"revisions,omitempty"`
 	// BuildLevel is the lowest; 0 if that of one image is not known.
 	BuildLevel int `json:"build_level,omitempty"`
 	// Components is how many all images have; absent if one has no SBOM.
 	Components *int `json:"components,omitempty"`
+	// SBOMFormats are the formats in which every image has an SBOM, CycloneDX and SPDX; absent if there is none.
+	SBOMFormats []string `json:"sbom_formats,omitempty"`
 	// Scanned reports whether there is a report about the vulnerabilities of every image: without it, the fields below are absent.
 	Scanned bool `json:"scanned,omitempty"`
 	// Critical and High are the vulnerabilities of any image.
@@ -34,7 +38,7 @@ func Sum(all []*Report) Facts {
 	var f Facts
 	components, contents := 0, true
 	f.Scanned = true
-	signed, built, sourced, dated := true, true, true, true
+	signed, built, sourced, revised, dated := true, true, true, true, true
 	for i, r := range all {
 		if r == nil {
 			return Facts{}
@@ -48,6 +52,8 @@ func Sum(all []*Report) Facts {
 		sourced = sourced && len(r.Sources) > 0
 		for _, s := range r.Sources {
 			f.Repositories = append(f.Repositories, s.Repository)
+			revised = revised && s.Revision != ""
+			f.Revisions = append(f.Revisions, s.Revision)
 		}
 		if i == 0 {
 			f.BuildLevel = r.BuildLevel
@@ -56,6 +62,10 @@ func Sum(all []*Report) Facts {
 		if contents = contents && r.Contents != nil; contents {
 			components += r.Contents.Count
 		}
+		if i == 0 {
+			f.SBOMFormats = r.Contents.Formats()
+		}
+		f.SBOMFormats = slices.DeleteFunc(f.SBOMFormats, func(format string) bool { return !slices.Contains(r.Contents.Formats(), format) })
 		v := r.Vulnerabilities
 		if f.Scanned = f.Scanned && v != nil; !f.Scanned {
 			continue
@@ -74,6 +84,9 @@ func Sum(all []*Report) Facts {
 	if !sourced {
 		f.Repositories = nil
 	}
+	if !sourced || !revised {
+		f.Revisions = nil
+	}
 	if contents {
 		f.Components = &components
 	}
@@ -85,7 +98,8 @@ func Sum(all []*Report) Facts {
 	}
 	f.SignedBy, f.Critical, f.High = set(f.SignedBy), first(set(f.Critical), MaxVulnerabilities), first(set(f.High), MaxVulnerabilities)
 	// A list that was cut would satisfy a policy that allows all of its members.
-	f.Builders, f.Repositories = whole(set(f.Builders)), whole(set(f.Repositories))
+	f.Builders, f.Repositories, f.Revisions = whole(set(f.Builders)), whole(set(f.Repositories)), whole(set(f.Revisions))
+	f.SBOMFormats = set(f.SBOMFormats)
 	return f
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -28,7 +29,7 @@ const (
 	MaxText = 500
 )
 
-// Report is what verified evidence states about one image. What is not known is absent.
+// Report is what verified evidence states about one image, and beside it what the image claims. What is not known is absent.
 type Report struct {
 	// SignedBy are the configured signers that have signed the image.
 	SignedBy []string `json:"signed_by,omitempty"`
@@ -41,6 +42,9 @@ type Report struct {
 	Contents *Contents `json:"contents,omitempty"`
 	// Vulnerabilities is the latest report about vulnerabilities; nil if there is none.
 	Vulnerabilities *Vulnerabilities `json:"vulnerabilities,omitempty"`
+	// Claimed is what the image itself says of its source. Nobody has verified it: nothing is decided by it. It is nil until the image was
+	// read, and empty if it claims nothing.
+	Claimed *Claim `json:"claimed,omitempty"`
 	// Evidence is everything that is attached to the image, also what was refused.
 	Evidence []Evidence `json:"evidence,omitempty"`
 	// Truncated means that more is attached to the image than was read.
@@ -55,11 +59,19 @@ type Source struct {
 
 // Contents is a software bill of materials.
 type Contents struct {
-	// Format is CycloneDX or SPDX.
+	// Format is CycloneDX, SPDX, or "CycloneDX and SPDX".
 	Format string `json:"format"`
 	// Count is how many components it lists, also those that are not kept.
 	Count      int         `json:"count"`
 	Components []Component `json:"components,omitempty"`
+}
+
+// Formats are those of an SBOM, each by itself; none without one.
+func (c *Contents) Formats() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.DeleteFunc([]string{"CycloneDX", "SPDX"}, func(format string) bool { return !strings.Contains(c.Format, format) })
 }
 
 // Component is a part of an image.
@@ -115,6 +127,10 @@ func (r *Report) Bound() {
 	}
 	slices.SortFunc(r.Sources, func(a, b Source) int { return compare(a.Repository, b.Repository, a.Revision, b.Revision) })
 	r.Sources = first(slices.Compact(r.Sources), MaxEvidence)
+	if r.Claimed != nil {
+		bounded := NewClaim(r.Claimed.Source, r.Claimed.Revision)
+		r.Claimed = &bounded
+	}
 	if c := r.Contents; c != nil {
 		for i, one := range c.Components {
 			c.Components[i] = Component{Cut(one.Name), Cut(one.Version), Cut(one.PURL)}

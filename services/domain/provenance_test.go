@@ -25,14 +25,18 @@ type attested struct {
 	asked []int64
 }
 
-func (a *attested) Prove(_ context.Context, organization int64, image, digest string) (provenance.Report, bool, error) {
+func (a *attested) Prove(_ context.Context, organization int64, image, digest string, claims bool) (provenance.Report, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = append(a.asked, organization)
 	if image == "" || digest == "" {
 		return provenance.Report{}, false, fault.New(fault.Invalid, "found image %q and digest %q", image, digest)
 	}
-	return a.report, a.off, a.err
+	report := a.report
+	if !claims {
+		report.Claimed = nil
+	}
+	return report, a.off, a.err
 }
 
 func (a *attested) reports(r provenance.Report, off bool, err error) {

@@ -41,7 +41,7 @@ func prover(t *testing.T, signers ...SignerConfig) *prove.Prover {
 
 func proved(t *testing.T, p *prove.Prover, image ociname.Digest) provenance.Report {
 	t.Helper()
-	r, off, err := p.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr())
+	r, off, err := p.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr(), true)
 	if err != nil || off {
 		t.Fatalf("prove: off %t, %v", off, err)
 	}
@@ -299,23 +299,23 @@ func TestSignersSeparateOrganizations(t *testing.T) {
 	p := prover(t, SignerConfig{Name: "release", PublicKey: signer.publicFile(t), Organizations: []int64{2}})
 	before := registry.requests.Load()
 	for _, p := range []*prove.Prover{p, prover(t)} {
-		if _, off, err := p.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr()); !off || err != nil {
+		if _, off, err := p.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr(), true); !off || err != nil {
 			t.Errorf("off %t, %v; want off", off, err)
 		}
 	}
 	if n := registry.requests.Load() - before; n != 0 {
 		t.Errorf("%d requests without a signer; want none", n)
 	}
-	if r, off, err := p.Prove(t.Context(), 2, image.Context().Name(), image.DigestStr()); off || err != nil || len(r.SignedBy) != 1 {
+	if r, off, err := p.Prove(t.Context(), 2, image.Context().Name(), image.DigestStr(), true); off || err != nil || len(r.SignedBy) != 1 {
 		t.Errorf("in its own organization: %+v, off %t, %v", r, off, err)
 	}
 	missing := prover(t, SignerConfig{Name: "release", PublicKey: "file:/does/not/exist"})
-	if _, _, err := missing.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr()); !fault.Is(err, fault.Unavailable) {
+	if _, _, err := missing.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr(), true); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("with a key that is missing: %v; want it to be tried again", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := p.Prove(ctx, 2, image.Context().Name(), image.DigestStr()); !fault.Is(err, fault.Unavailable) {
+	if _, _, err := p.Prove(ctx, 2, image.Context().Name(), image.DigestStr(), true); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("cancelled: %v; want it to be tried again", err)
 	}
 }

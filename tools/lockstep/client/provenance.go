@@ -15,6 +15,8 @@ type Provenance struct {
 	Builders        []string           `json:"builders"`
 	BuildLevel      int                `json:"buildLevel,omitempty"`
 	Sources         []ProvenanceSource `json:"sources"`
+	// Claimed is what the image says of itself, which nobody has verified; nil for nothing.
+	Claimed         *ClaimedSource     `json:"claimed,omitempty"`
 	SBOMFormat      string             `json:"sbomFormat,omitempty"`
 	ComponentCount  *int               `json:"componentCount,omitempty"`
 	Vulnerabilities *Vulnerabilities   `json:"vulnerabilities,omitempty"`
@@ -26,6 +28,12 @@ type Provenance struct {
 type ProvenanceSource struct {
 	Repository string `json:"repository"`
 	Revision   string `json:"revision,omitempty"`
+}
+
+// ClaimedSource is what an image claims about its source.
+type ClaimedSource struct {
+	Source   string `json:"source,omitempty"`
+	Revision string `json:"revision,omitempty"`
 }
 
 // Vulnerabilities is what a scanner has found.
@@ -58,7 +66,7 @@ type ProvenVersion struct {
 }
 
 const provenVersionFields = `id name digest reference createdAt provenance { lookedAt nextLookAt problem since signedBy builders buildLevel
-	sources { repository revision } sbomFormat componentCount
+	sources { repository revision } claimed { source revision } sbomFormat componentCount
 	vulnerabilities { scanner scannedAt critical high medium low unknown notAffected }
 	evidence { digest form predicateType signer identity signedAt problem } truncated }`
 

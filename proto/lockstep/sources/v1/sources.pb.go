@@ -993,7 +993,9 @@ type ProveRequest struct {
 	// image is the repository, with its registry.
 	Image string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	// digest is that of the image, sha256:… .
-	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// claims is true if what the image claims about its source is to be read as well: a digest claims the same forever.
+	Claims        bool `protobuf:"varint,4,opt,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1049,13 @@ func (x *ProveRequest) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+func (x *ProveRequest) GetClaims() bool {
+	if x != nil {
+		return x.Claims
+	}
+	return false
 }
 
 // ProveResponse is the result of a look.
@@ -1182,11 +1191,12 @@ const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\x06source\x18\x03 \x01(\v2\x1b.lockstep.sources.v1.SourceR\x06source\"D\n" +
 	"\fLookResponse\x12\x18\n" +
 	"\aproblem\x18\x01 \x01(\tR\aproblem\x12\x1a\n" +
-	"\bartifact\x18\x02 \x01(\tR\bartifact\"e\n" +
+	"\bartifact\x18\x02 \x01(\tR\bartifact\"}\n" +
 	"\fProveRequest\x12'\n" +
 	"\x0forganization_id\x18\x01 \x01(\x03R\x0eorganizationId\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"9\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x16\n" +
+	"\x06claims\x18\x04 \x01(\bR\x06claims\"9\n" +
 	"\rProveResponse\x12\x10\n" +
 	"\x03off\x18\x01 \x01(\bR\x03off\x12\x16\n" +
 	"\x06report\x18\x02 \x01(\fR\x06reportB\xda\x01\n" +

@@ -138,8 +138,10 @@ const proveWithin = 2 * time.Minute
 var _ origin.Prover = Registry{}
 
 // Prove implements origin.Prover.
-func (r Registry) Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error) {
-	request := &sourcesv1.ProveRequest{OrganizationId: organization, Image: image, Digest: digest}
+func (r Registry) Prove(
+	ctx context.Context, organization int64, image, digest string, claims bool,
+) (report provenance.Report, off bool, err error) {
+	request := &sourcesv1.ProveRequest{OrganizationId: organization, Image: image, Digest: digest, Claims: claims}
 	answer, err := ask(ctx, r.conn, proveWithin, bus.SourcesProve, request, &sourcesv1.ProveResponse{})
 	if err != nil || answer.GetOff() {
 		return report, err == nil, err

@@ -193,8 +193,11 @@ func Serve(ctx context.Context, conn Answerer, a Answers) error {
 
 // Proves answers the domain's requests about where images come from.
 type Proves interface {
-	// Prove returns what verified evidence states about an image; off reports whether no signer is configured for the organization.
-	Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error)
+	// Prove returns what verified evidence states about an image, and what it claims if that is requested; off reports whether no signer is
+	// configured for the organization.
+	Prove(
+	ctx context.Context, organization int64, image, digest string, claims bool,
+) (report provenance.Report, off bool, err error)
 }
 
 // ServeProvenance answers the domain's requests about where images come from, until ctx ends. It returns as soon as it can receive them.
@@ -208,7 +211,7 @@ func ServeProvenance(ctx context.Context, conn Answerer, p Proves) error {
 			return nil, fault.New(fault.Invalid, "found organization %d, image %.200q and digest %.100q; expected all of them",
 				request.GetOrganizationId(), request.GetImage(), request.GetDigest())
 		}
-		report, off, err := p.Prove(ctx, request.GetOrganizationId(), request.GetImage(), request.GetDigest())
+		report, off, err := p.Prove(ctx, request.GetOrganizationId(), request.GetImage(), request.GetDigest(), request.GetClaims())
 		if err != nil {
 			return nil, err
 		}

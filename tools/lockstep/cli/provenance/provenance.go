@@ -104,6 +104,9 @@ func provenanceTable(w io.Writer, v client.ProvenVersion) {
 	for _, s := range p.Sources {
 		row("source", strings.TrimSuffix(s.Repository+"@"+s.Revision, "@"))
 	}
+	if p.Claimed != nil {
+		row("claimed by the image", strings.Trim(p.Claimed.Source+"@"+p.Claimed.Revision, "@")+" (not verified)")
+	}
 	if p.ComponentCount != nil {
 		row("components", fmt.Sprintf("%d (%s)", *p.ComponentCount, p.SBOMFormat))
 	}

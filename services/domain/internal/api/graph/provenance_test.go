@@ -11,10 +11,11 @@ import (
 // reports plays the registry service: every image is signed, and consists of the same.
 type reports struct{}
 
-func (reports) Prove(context.Context, int64, string, string) (provenance.Report, bool, error) {
+func (reports) Prove(context.Context, int64, string, string, bool) (provenance.Report, bool, error) {
 	return provenance.Report{
 		SignedBy: []string{"release"}, Builders: []string{"https://ci.example.com"}, BuildLevel: 3,
 		Sources:         []provenance.Source{{Repository: "https://git.example.com/shop/api", Revision: "1a2b"}},
+		Claimed:         &provenance.Claim{Source: "https://git.example.com/claimed", Revision: "v1"},
 		Contents:        &provenance.Contents{Format: "SPDX", Count: 1, Components: []provenance.Component{{Name: "zlib", Version: "1.3"}}},
 		Vulnerabilities: &provenance.Vulnerabilities{Critical: []string{"CVE-1"}, Low: 2},
 		Evidence:        []provenance.Evidence{{Digest: digest(99), Form: "bundle", Signer: "release"}, {Digest: digest(98), Problem: "expired"}},
@@ -40,6 +41,7 @@ func TestProvenanceOverTheAPI(t *testing.T) {
 				SbomFormat string
 				Components []struct{ Name, Version string }
 				Sources    []struct{ Repository, Revision string }
+				Claimed    *struct{ Source, Revision *string }
 				Evidence   []struct{ Signer, Problem *string }
 
 				Vulnerabilities struct {
@@ -50,7 +52,7 @@ func TestProvenanceOverTheAPI(t *testing.T) {
 		}
 		WhereComponent []struct{ Application struct{ Name string } }
 	}
-	const query = `{ node(id: "version_1") { ... on Version { provenance { signedBy sbomFormat components { name version } sources { repository revision }
+	const query = `{ node(id: "version_1") { ... on Version { provenance { signedBy sbomFormat components { name version } sources { repository revision } claimed { source revision }
 		evidence { signer problem } vulnerabilities { critical low } lookedAt nextLookAt since problem
 		buildLevel builders componentCount truncated } } }
 		whereComponent(name: "zlib", version: "1.3") { application { name } environment { name } service { name } version { name } since component { name } } }`
@@ -59,6 +61,9 @@ func TestProvenanceOverTheAPI(t *testing.T) {
 	if got := fmt.Sprint(p.SignedBy, p.Components, p.Sources, p.Vulnerabilities); got !=
 		"[release] [{zlib 1.3}] [{https://git.example.com/shop/api 1a2b}] {[CVE-1] 2}" {
 		t.Errorf("found %s", got)
+	}
+	if c := p.Claimed; c == nil || c.Source == nil || *c.Source != "https://git.example.com/claimed" || c.Revision != nil {
+		t.Errorf("claimed %+v; expected the address without a commit", c)
 	}
 	if p.SbomFormat != "SPDX" || len(data.WhereComponent) != 0 {
 		t.Errorf("an SBOM in %q; live in %+v, expected nowhere", p.SbomFormat, data.WhereComponent)

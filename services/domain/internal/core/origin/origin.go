@@ -69,8 +69,10 @@ type Lookup struct {
 
 // Prover looks up and verifies what is attached to an image. The error has a class: Unavailable if it is worth trying again.
 type Prover interface {
-	// Prove reports what verified evidence states; off reports whether no signer is configured for the organization.
-	Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error)
+	// Prove reports what verified evidence states, and with claims also what the image itself claims; off reports whether no signer is configured for the organization.
+	Prove(
+	ctx context.Context, organization int64, image, digest string, claims bool,
+) (report provenance.Report, off bool, err error)
 }
 
 // UseCases look up versions and find them. They are safe for concurrent use.
@@ -163,12 +165,18 @@ func (u *UseCases) LookUpDue(ctx context.Context) (version int64, worked bool, e
 
 func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) error {
 	image, digest, _ := strings.Cut(l.Reference, "@")
-	report, off, failed := u.prover.Prove(ctx, organization, image, digest)
+	before, err := u.store.Origins(ctx, organization, []int64{l.VersionID})
+	if err != nil {
+		return err
+	}
+	// A digest claims the same forever: it is read until it is known.
+	claims := before[l.VersionID].Report == nil || before[l.VersionID].Report.Claimed == nil
+	report, off, failed := u.prover.Prove(ctx, organization, image, digest, claims)
 	if ctx.Err() != nil {
 		return ctx.Err() // the claim ends by itself
 	}
 	changed := false
-	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
+	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		now := u.clock.Now()
 		changed = false
 		switch {
@@ -184,6 +192,9 @@ func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) err
 		known, err := u.known(ctx, tx, organization, l.VersionID)
 		if err != nil {
 			return err
+		}
+		if known != nil && known.Claimed != nil {
+			report.Claimed = known.Claimed
 		}
 		if changed = known == nil || !same(*known, report); changed {
 			if err := tx.AddReport(ctx, l.VersionID, report, now); err != nil {

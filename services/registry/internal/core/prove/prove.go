@@ -56,6 +56,9 @@ type Attachments interface {
 	// Attached returns the signatures and attestations of an image, with the accounts of an organization; more reports
 	// whether there are others, which were not read. None is no error; an error has a class, as that of Registries.Digest.
 	Attached(ctx context.Context, organization int64, image, digest string) (all []Attached, more bool, err error)
+	// Claimed returns what the image says of its own source; empty for nothing. Of an error that is Unavailable the next attempt may know
+	// more; every other one means that nothing of the kind can be read.
+	Claimed(ctx context.Context, organization int64, image, digest string) (provenance.Claim, error)
 }
 
 // Statement is what a configured signer has stated about an image.
@@ -96,8 +99,10 @@ func NewProver(a Attachments, v Verifiers) *Prover {
 }
 
 // Prove returns what verified evidence states about an image. off reports whether no signer is configured for the
-// organization; then no registry is asked.
-func (p *Prover) Prove(ctx context.Context, organization int64, image, digest string) (report provenance.Report, off bool, err error) {
+// organization; then no registry is asked. What the image claims is read as well where claims is true, and fails nothing.
+func (p *Prover) Prove(
+	ctx context.Context, organization int64, image, digest string, claims bool,
+) (report provenance.Report, off bool, err error) {
 	if !p.verifiers.Trusts(organization) {
 		return report, true, nil
 	}
@@ -132,6 +137,12 @@ func (p *Prover) Prove(ctx context.Context, organization int64, image, digest st
 		report.Evidence = append(report.Evidence, e)
 	}
 	exclude(report.Vulnerabilities, excluded)
+	if claims {
+		claim, err := p.attachments.Claimed(ctx, organization, image, digest)
+		if !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
+			report.Claimed = &claim
+		}
+	}
 	report.Bound()
 	return report, false, nil
 }

@@ -35,6 +35,52 @@ type WhereaboutsResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _ClaimedSource_source(ctx context.Context, field graphql.CollectedField, obj *model.ClaimedSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimedSource_source(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Source, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimedSource_source(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimedSource", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ClaimedSource_revision(ctx context.Context, field graphql.CollectedField, obj *model.ClaimedSource) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimedSource_revision(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Revision, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimedSource_revision(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimedSource", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Component_name(ctx context.Context, field graphql.CollectedField, obj *model.Component) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -480,6 +526,38 @@ func (ec *executionContext) fieldContext_Provenance_sources(_ context.Context, f
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ProvenanceSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Provenance_claimed(ctx context.Context, field graphql.CollectedField, obj *model.Provenance) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Provenance_claimed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Claimed(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.ClaimedSource) graphql.Marshaler {
+			return ec.marshalOClaimedSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐClaimedSource(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Provenance_claimed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Provenance",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ClaimedSource(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1266,6 +1344,49 @@ func (ec *executionContext) unmarshalInputLookUpProvenanceInput(ctx context.Cont
 
 // region    **************************** object.gotpl ****************************
 
+var claimedSourceImplementors = []string{"ClaimedSource"}
+
+func (ec *executionContext) _ClaimedSource(ctx context.Context, sel ast.SelectionSet, obj *model.ClaimedSource) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, claimedSourceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ClaimedSource")
+		case "source":
+			out.Values[i] = ec._ClaimedSource_source(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "revision":
+			out.Values[i] = ec._ClaimedSource_revision(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var componentImplementors = []string{"Component"}
 
 func (ec *executionContext) _Component(ctx context.Context, sel ast.SelectionSet, obj *model.Component) graphql.Marshaler {
@@ -1498,6 +1619,11 @@ func (ec *executionContext) _Provenance(ctx context.Context, sel ast.SelectionSe
 		case "sources":
 			out.Values[i] = ec._Provenance_sources(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "claimed":
+			out.Values[i] = ec._Provenance_claimed(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "sbomFormat":
@@ -2078,6 +2204,13 @@ func (ec *executionContext) marshalNWhereabouts2ᚕgithubᚗcomᚋlockstepᚑcd�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOClaimedSource2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐClaimedSource(ctx context.Context, sel ast.SelectionSet, v *model.ClaimedSource) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ClaimedSource(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOComponent2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐComponent(ctx context.Context, sel ast.SelectionSet, v *model.Component) graphql.Marshaler {

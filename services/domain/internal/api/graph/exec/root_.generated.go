@@ -533,6 +533,11 @@ type ComplexityRoot struct {
 		VersionSet   func(childComplexity int) int
 	}
 
+	ClaimedSource struct {
+		Revision func(childComplexity int) int
+		Source   func(childComplexity int) int
+	}
+
 	Component struct {
 		Name    func(childComplexity int) int
 		Purl    func(childComplexity int) int
@@ -1768,6 +1773,7 @@ type ComplexityRoot struct {
 	Provenance struct {
 		BuildLevel      func(childComplexity int) int
 		Builders        func(childComplexity int) int
+		Claimed         func(childComplexity int) int
 		ComponentCount  func(childComplexity int) int
 		Components      func(childComplexity int) int
 		Evidence        func(childComplexity int) int
@@ -4453,6 +4459,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CheckReport.VersionSet(childComplexity), true
+
+	case "ClaimedSource.revision":
+		if e.ComplexityRoot.ClaimedSource.Revision == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimedSource.Revision(childComplexity), true
+	case "ClaimedSource.source":
+		if e.ComplexityRoot.ClaimedSource.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimedSource.Source(childComplexity), true
 
 	case "Component.name":
 		if e.ComplexityRoot.Component.Name == nil {
@@ -9971,6 +9990,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Provenance.Builders(childComplexity), true
+	case "Provenance.claimed":
+		if e.ComplexityRoot.Provenance.Claimed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Claimed(childComplexity), true
 	case "Provenance.componentCount":
 		if e.ComplexityRoot.Provenance.ComponentCount == nil {
 			break
@@ -19248,7 +19273,7 @@ extend type Version {
   provenance: Provenance
 }
 
-"What verified signatures and attestations state about an image. What is not known is null, or an empty list."
+"What verified signatures and attestations state about an image, and in claimed what it says of itself. What is not known is null, or an empty list."
 type Provenance {
   "When the last lookup succeeded; null before the first, or if no signer is configured."
   lookedAt: Time
@@ -19266,6 +19291,8 @@ type Provenance {
   buildLevel: Int
   "What it was built from."
   sources: [ProvenanceSource!]!
+  "What the image claims about its source, by annotations and labels: not verified, and nothing is decided by it. Null if it claims nothing, and before it was read."
+  claimed: ClaimedSource
   "The format of its SBOM."
   sbomFormat: String
   "How many components its SBOM lists."
@@ -19285,6 +19312,14 @@ type ProvenanceSource {
   "The address of the repository."
   repository: String!
   "The commit; null if the provenance does not say."
+  revision: String
+}
+
+"What an image claims about its source. Whoever pushes an image can claim anything, and labels may be those of a base image."
+type ClaimedSource {
+  "An http or https address: org.opencontainers.image.source; null for none."
+  source: String
+  "A commit of 7 to 64 hexadecimal digits: org.opencontainers.image.revision; null for none."
   revision: String
 }
 
@@ -22054,6 +22089,16 @@ func (ec *executionContext) childFields_CheckReport(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type CheckReport", field.Name)
 }
 
+func (ec *executionContext) childFields_ClaimedSource(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "source":
+		return ec.fieldContext_ClaimedSource_source(ctx, field)
+	case "revision":
+		return ec.fieldContext_ClaimedSource_revision(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ClaimedSource", field.Name)
+}
+
 func (ec *executionContext) childFields_Component(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -24292,6 +24337,8 @@ func (ec *executionContext) childFields_Provenance(ctx context.Context, field gr
 		return ec.fieldContext_Provenance_buildLevel(ctx, field)
 	case "sources":
 		return ec.fieldContext_Provenance_sources(ctx, field)
+	case "claimed":
+		return ec.fieldContext_Provenance_claimed(ctx, field)
 	case "sbomFormat":
 		return ec.fieldContext_Provenance_sbomFormat(ctx, field)
 	case "componentCount":

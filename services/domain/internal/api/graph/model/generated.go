@@ -277,6 +277,14 @@ type ChatAccountPayload struct {
 	Errors  []UserError  `json:"errors"`
 }
 
+// What an image claims about its source. Whoever pushes an image can claim anything, and labels may be those of a base image.
+type ClaimedSource struct {
+	// An http or https address: org.opencontainers.image.source; null for none.
+	Source *string `json:"source,omitempty"`
+	// A commit of 7 to 64 hexadecimal digits: org.opencontainers.image.revision; null for none.
+	Revision *string `json:"revision,omitempty"`
+}
+
 // A part of an image, by its SBOM.
 type Component struct {
 	Name string `json:"name"`

@@ -55,6 +55,14 @@ func (p Provenance) Sources() []ProvenanceSource {
 	return all
 }
 
+// Claimed is null if nothing is claimed.
+func (p Provenance) Claimed() *ClaimedSource {
+	if p.report.Claimed == nil || p.report.Claimed.None() {
+		return nil
+	}
+	return &ClaimedSource{Source: orNull(p.report.Claimed.Source), Revision: orNull(p.report.Claimed.Revision)}
+}
+
 // SbomFormat is null without an SBOM.
 func (p Provenance) SbomFormat() *string {
 	if p.report.Contents == nil {

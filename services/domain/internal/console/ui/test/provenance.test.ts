@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { latest, values } from '../src/logic/decision'
 import { policed } from '../src/logic/passages'
-import { searched, states } from '../src/logic/provenance'
+import { claim, searched, states } from '../src/logic/provenance'
 
 test('what is searched for is a digest, a package URL, or a component with a version', () => {
   expect(searched(` sha256:${'a'.repeat(64)} `)).toEqual({ digest: `sha256:${'a'.repeat(64)}` })
@@ -19,6 +19,12 @@ test('evidence says what it states', () => {
   expect(states('https://openvex.dev/ns/v0.2.0')).toBe('which vulnerabilities do not affect it')
   expect(states('https://in-toto.io/attestation/vulns/v0.1')).toBe('which vulnerabilities it has')
   expect(states('https://example.com/x')).toBe('https://example.com/x')
+})
+
+test('what an image claims is shown as text', () => {
+  expect(claim({ source: 'https://git.example.com/shop/api', revision: '1a2b3c4' })).toBe('https://git.example.com/shop/api at 1a2b3c4')
+  expect(claim({ source: 'https://git.example.com/shop/api', revision: null })).toBe('https://git.example.com/shop/api')
+  expect(claim({ source: null, revision: '1a2b3c4' })).toBe('commit 1a2b3c4')
 })
 
 test('the values of a request have their paths', () => {

@@ -3778,6 +3778,10 @@ export interface VersionPageData {
         repository: string
         revision: string | null
       }>
+      claimed: {
+        source: string | null
+        revision: string | null
+      } | null
       sbomFormat: string | null
       componentCount: number | null
       components: Array<{
@@ -3811,7 +3815,7 @@ export interface VersionPageData {
 export interface VersionPageVariables {
   id: string
 }
-export const VersionPage: Operation<VersionPageData, VersionPageVariables> = { name: 'VersionPage', text: 'query VersionPage($id: ID!) { node(id: $id) { ... on Version { id name digest digestSeen deletedAt reference createdAt provenance { lookedAt nextLookAt problem since signedBy builders buildLevel sources { repository revision } sbomFormat componentCount components { name version purl } vulnerabilities { scanner scannedAt critical high medium low unknown notAffected } evidence { digest form predicateType signer identity signedAt problem } truncated } } } }' }
+export const VersionPage: Operation<VersionPageData, VersionPageVariables> = { name: 'VersionPage', text: 'query VersionPage($id: ID!) { node(id: $id) { ... on Version { id name digest digestSeen deletedAt reference createdAt provenance { lookedAt nextLookAt problem since signedBy builders buildLevel sources { repository revision } claimed { source revision } sbomFormat componentCount components { name version purl } vulnerabilities { scanner scannedAt critical high medium low unknown notAffected } evidence { digest form predicateType signer identity signedAt problem } truncated } } } }' }
 
 export interface LookUpProvenanceData {
   lookUpProvenance: {

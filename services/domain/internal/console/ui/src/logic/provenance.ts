@@ -10,6 +10,9 @@ export function states(predicateType: string | null): string {
   return predicateType
 }
 
+/** What an image claims about its source, as text: the address is no link, since anyone who may push can write it. */
+export const claim = (c: { source: string | null; revision: string | null }) => [c.source ?? 'commit', c.revision].filter(Boolean).join(c.source ? ' at ' : ' ')
+
 /** log4j-core@2.14.1, a package URL, or sha256:… as the server is asked for it. */
 export function searched(text: string): { digest: string } | { name: string; version: string } {
   const word = text.trim()

@@ -4,7 +4,7 @@ import { accepted, ask } from '../api/client'
 import { LookUpProvenance, VersionPage, type VersionPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { shortDigest } from '../logic/difference'
-import { states } from '../logic/provenance'
+import { claim, states } from '../logic/provenance'
 import { announce } from '../parts/announce'
 import { VersionName } from '../parts/changes'
 import { useFirst } from '../parts/fold'
@@ -106,6 +106,11 @@ function Known({ of }: { of: Provenance }) {
           <Fact name="Built by">{listed(of.builders)}</Fact>
           <Fact name="SLSA level">{of.buildLevel}</Fact>
           <Fact name="Built from">{listed(of.sources.map((s) => s.repository + (s.revision ? ` at ${s.revision}` : '')))}</Fact>
+          {of.claimed && (
+            <Fact name="Claimed by the image">
+              {claim(of.claimed)} <span className="faint">Not verified: whoever pushes an image can claim anything. Nothing is decided by it.</span>
+            </Fact>
+          )}
           <Fact name="SBOM">{of.sbomFormat === null ? null : `${of.sbomFormat}, ${of.componentCount ?? 0} components`}</Fact>
           <Fact name="Critical vulnerabilities">{v && (listed(v.critical) ?? 'none')}</Fact>
           <Fact name="High vulnerabilities">{v && (listed(v.high) ?? 'none')}</Fact>
