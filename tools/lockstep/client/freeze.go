@@ -155,6 +155,8 @@ type CheckInput struct {
 	// Phase is PENDING, SUCCESS or FAILURE.
 	Phase             string
 	Description, Link string
+	// ObservedAt is when the reporter found it out; zero for now.
+	ObservedAt time.Time
 }
 
 // ReportCheck reports the status of a check.
@@ -166,6 +168,9 @@ func (c *Client) ReportCheck(ctx context.Context, in CheckInput) (CheckReport, e
 		if value != "" {
 			input[field] = value
 		}
+	}
+	if !in.ObservedAt.IsZero() {
+		input["observedAt"] = in.ObservedAt
 	}
 	return change[CheckReport](ctx, c, "reportCheck", "ReportCheckInput", "report", reportFields, input)
 }

@@ -2,16 +2,18 @@ package freeze
 
 import (
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
 )
 
 func (c commands) report() *cobra.Command {
-	in := client.CheckInput{}
+	in, observed := client.CheckInput{}, ""
 	cmd := c.Asking("report KEY", "Report the status of a check about a version set, a commit or an artifact",
 		"  lockstep check report healthy --application shop --environment staging --version-set versionset_7 --phase success\n"+
 			"  lockstep check report load-test --application shop --environment staging --commit $SHA --phase failure "+
@@ -19,6 +21,12 @@ func (c commands) report() *cobra.Command {
 			"  lockstep check report scan --application shop --environment staging --digest sha256:9f86… --phase success",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			in.Key = args[0]
+			if observed != "" {
+				var err error
+				if in.ObservedAt, err = time.Parse(time.RFC3339, observed); err != nil {
+					return fault.New(fault.Invalid, "observed-at: found %q; expected a time as 2026-11-27T18:00:00Z", observed)
+				}
+			}
 			one, err := api.ReportCheck(cmd.Context(), in)
 			if err != nil {
 				return err
@@ -37,6 +45,8 @@ func (c commands) report() *cobra.Command {
 	flags.StringVar(&in.Digest, "digest", "", "the `digest` of the artifact, such as sha256:9f86…, that the status is about, in place of --version-set")
 	flags.StringVar(&in.Description, "description", "", "text for people; at most 1000 bytes")
 	flags.StringVar(&in.Link, "link", "", "an http or https `address` with more")
+	flags.StringVar(&observed, "observed-at", "", "the `time` when it was found out, as 2026-11-27T18:00:00Z, at most 30 days ago; without, now. "+
+		"Of two statuses of one reporter the one that was observed later counts")
 	command.WordFlag(cmd, &in.Phase, "phase", "success", "what the check came to", []string{"pending", "success", "failure"})
 	_ = cmd.MarkFlagRequired("application")
 	_ = cmd.MarkFlagRequired("environment")
