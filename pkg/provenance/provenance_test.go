@@ -43,11 +43,15 @@ func TestAFactIsKnownOfEveryImageOrAbsent(t *testing.T) {
 	for name, change := range map[string]func(*provenance.Report, *provenance.Facts){
 		"signature": func(r *provenance.Report, f *provenance.Facts) { r.SignedBy, f.SignedBy = nil, nil },
 		"builder":   func(r *provenance.Report, f *provenance.Facts) { r.Builders, f.Builders = nil, nil },
-		"source":    func(r *provenance.Report, f *provenance.Facts) { r.Sources, f.Repositories, f.Revisions = nil, nil, nil },
-		"commit":    func(r *provenance.Report, f *provenance.Facts) { r.Sources[0].Revision, f.Revisions = "", nil },
-		"format":    func(r *provenance.Report, f *provenance.Facts) { r.Contents.Format, f.SBOMFormats = "CycloneDX", nil },
-		"level":     func(r *provenance.Report, f *provenance.Facts) { r.BuildLevel, f.BuildLevel = 0, 0 },
-		"contents":  func(r *provenance.Report, f *provenance.Facts) { r.Contents, f.Components, f.SBOMFormats = nil, nil, nil },
+		"source": func(r *provenance.Report, f *provenance.Facts) {
+			r.Sources, f.Repositories, f.Revisions = nil, nil, nil
+		},
+		"commit": func(r *provenance.Report, f *provenance.Facts) { r.Sources[0].Revision, f.Revisions = "", nil },
+		"format": func(r *provenance.Report, f *provenance.Facts) { r.Contents.Format, f.SBOMFormats = "CycloneDX", nil },
+		"level":  func(r *provenance.Report, f *provenance.Facts) { r.BuildLevel, f.BuildLevel = 0, 0 },
+		"contents": func(r *provenance.Report, f *provenance.Facts) {
+			r.Contents, f.Components, f.SBOMFormats = nil, nil, nil
+		},
 		"scan": func(r *provenance.Report, f *provenance.Facts) {
 			r.Vulnerabilities, f.Scanned, f.Critical, f.High, f.ScannedAt = nil, false, nil, nil, nil
 		},

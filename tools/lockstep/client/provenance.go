@@ -7,21 +7,21 @@ import (
 
 // Provenance is what verified signatures and attestations state about an image. What is not known is absent.
 type Provenance struct {
-	LookedAt        *time.Time         `json:"lookedAt,omitempty"`
-	NextLookAt      *time.Time         `json:"nextLookAt,omitempty"`
-	Problem         string             `json:"problem,omitempty"`
-	Since           *time.Time         `json:"since,omitempty"`
-	SignedBy        []string           `json:"signedBy"`
-	Builders        []string           `json:"builders"`
-	BuildLevel      int                `json:"buildLevel,omitempty"`
-	Sources         []ProvenanceSource `json:"sources"`
+	LookedAt   *time.Time         `json:"lookedAt,omitempty"`
+	NextLookAt *time.Time         `json:"nextLookAt,omitempty"`
+	Problem    string             `json:"problem,omitempty"`
+	Since      *time.Time         `json:"since,omitempty"`
+	SignedBy   []string           `json:"signedBy"`
+	Builders   []string           `json:"builders"`
+	BuildLevel int                `json:"buildLevel,omitempty"`
+	Sources    []ProvenanceSource `json:"sources"`
 	// Claimed is what the image says of itself, which nobody has verified; nil for nothing.
-	Claimed         *ClaimedSource     `json:"claimed,omitempty"`
-	SBOMFormat      string             `json:"sbomFormat,omitempty"`
-	ComponentCount  *int               `json:"componentCount,omitempty"`
-	Vulnerabilities *Vulnerabilities   `json:"vulnerabilities,omitempty"`
-	Evidence        []Evidence         `json:"evidence"`
-	Truncated       bool               `json:"truncated,omitempty"`
+	Claimed         *ClaimedSource   `json:"claimed,omitempty"`
+	SBOMFormat      string           `json:"sbomFormat,omitempty"`
+	ComponentCount  *int             `json:"componentCount,omitempty"`
+	Vulnerabilities *Vulnerabilities `json:"vulnerabilities,omitempty"`
+	Evidence        []Evidence       `json:"evidence"`
+	Truncated       bool             `json:"truncated,omitempty"`
 }
 
 // ProvenanceSource is what an image was built from.

@@ -196,8 +196,8 @@ type Proves interface {
 	// Prove returns what verified evidence states about an image, and what it claims if that is requested; off reports whether no signer is
 	// configured for the organization.
 	Prove(
-	ctx context.Context, organization int64, image, digest string, claims bool,
-) (report provenance.Report, off bool, err error)
+		ctx context.Context, organization int64, image, digest string, claims bool,
+	) (report provenance.Report, off bool, err error)
 }
 
 // ServeProvenance answers the domain's requests about where images come from, until ctx ends. It returns as soon as it can receive them.

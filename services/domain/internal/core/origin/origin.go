@@ -69,10 +69,11 @@ type Lookup struct {
 
 // Prover looks up and verifies what is attached to an image. The error has a class: Unavailable if it is worth trying again.
 type Prover interface {
-	// Prove reports what verified evidence states, and with claims also what the image itself claims; off reports whether no signer is configured for the organization.
+	// Prove reports what verified evidence states, and with claims also what the image itself claims; off reports whether no signer is
+	// configured for the organization.
 	Prove(
-	ctx context.Context, organization int64, image, digest string, claims bool,
-) (report provenance.Report, off bool, err error)
+		ctx context.Context, organization int64, image, digest string, claims bool,
+	) (report provenance.Report, off bool, err error)
 }
 
 // UseCases look up versions and find them. They are safe for concurrent use.

@@ -56,8 +56,8 @@ type Attachments interface {
 	// Attached returns the signatures and attestations of an image, with the accounts of an organization; more reports
 	// whether there are others, which were not read. None is no error; an error has a class, as that of Registries.Digest.
 	Attached(ctx context.Context, organization int64, image, digest string) (all []Attached, more bool, err error)
-	// Claimed returns what the image says of its own source; empty for nothing. Of an error that is Unavailable the next attempt may know
-	// more; every other one means that nothing of the kind can be read.
+	// Claimed returns what the image says of its own source; empty for nothing. An error that is Invalid means that nothing can be read
+	// of it; after every other one the next attempt may succeed.
 	Claimed(ctx context.Context, organization int64, image, digest string) (provenance.Claim, error)
 }
 
@@ -139,7 +139,7 @@ func (p *Prover) Prove(
 	exclude(report.Vulnerabilities, excluded)
 	if claims {
 		claim, err := p.attachments.Claimed(ctx, organization, image, digest)
-		if !fault.Is(err, fault.Unavailable) && ctx.Err() == nil {
+		if err == nil || fault.Is(err, fault.Invalid) {
 			report.Claimed = &claim
 		}
 	}

@@ -19315,7 +19315,7 @@ type ProvenanceSource {
   revision: String
 }
 
-"What an image claims about its source. Whoever pushes an image can claim anything, and labels may be those of a base image."
+"What an image claims about its source. Anyone who may push an image can claim anything, and labels may be those of a base image."
 type ClaimedSource {
   "An http or https address: org.opencontainers.image.source; null for none."
   source: String

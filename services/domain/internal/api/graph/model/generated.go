@@ -277,7 +277,7 @@ type ChatAccountPayload struct {
 	Errors  []UserError  `json:"errors"`
 }
 
-// What an image claims about its source. Whoever pushes an image can claim anything, and labels may be those of a base image.
+// What an image claims about its source. Anyone who may push an image can claim anything, and labels may be those of a base image.
 type ClaimedSource struct {
 	// An http or https address: org.opencontainers.image.source; null for none.
 	Source *string `json:"source,omitempty"`

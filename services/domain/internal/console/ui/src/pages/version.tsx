@@ -108,7 +108,7 @@ function Known({ of }: { of: Provenance }) {
           <Fact name="Built from">{listed(of.sources.map((s) => s.repository + (s.revision ? ` at ${s.revision}` : '')))}</Fact>
           {of.claimed && (
             <Fact name="Claimed by the image">
-              {claim(of.claimed)} <span className="faint">Not verified: whoever pushes an image can claim anything. Nothing is decided by it.</span>
+              {claim(of.claimed)} <span className="faint">Not verified: anyone who may push an image can claim anything. Nothing is decided by it.</span>
             </Fact>
           )}
           <Fact name="SBOM">{of.sbomFormat === null ? null : `${of.sbomFormat}, ${of.componentCount ?? 0} components`}</Fact>
