@@ -93,7 +93,7 @@ func table() []rule {
 			never: join(sql, nats, kube, star),
 		},
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event", "pkg/source"),
-		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth"),
+		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth", "pkg/provenance"),
 		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source", "pkg/gitfetch"),
 		adapter("registry", "sigstore", join(sql, nats, kube, star), "pkg/provenance", "pkg/secret", "pkg/secret/reference"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
