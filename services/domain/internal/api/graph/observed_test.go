@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/drift"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
@@ -35,7 +36,7 @@ func TestWhatIsObservedIsShown(t *testing.T) {
 	f.apply(ours, rollout.ContactSeen{Contact: core.Contact{EnvironmentID: staging.ID, Reason: "agent 42 is offline", ObservedAt: at}})
 	f.apply(ours, rollout.Reconciled{Reconciliation: core.Reconciliation{
 		ApplicationEnvironmentID: all[shop.ID][0].ID, Revision: "abc", ExpectedRevision: "def", Automatic: true,
-		Drift: "automated sync is on", ObservedAt: at,
+		Objects: drift.InWords("automated sync is on"), ObservedAt: at,
 	}})
 	const query = `{
 		environment(name: "staging") { contact { reachable reason since } healths { service { name } health reason since } }
