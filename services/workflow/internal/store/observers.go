@@ -114,10 +114,13 @@ type statement struct {
 // transaction.
 func (s *Store) publish(ctx context.Context, st statement) error {
 	data := map[string]any{}
-	for name, value := range st.Subject {
-		data[name] = value
+	for _, name := range st.Members() {
+		if value, given := st.report[name]; given {
+			data[name] = value
+		}
 	}
-	for name, value := range st.report {
+	// A relay says how something is, never what it is: that is what was registered, as in the event's correlation.
+	for name, value := range st.Subject {
 		data[name] = value
 	}
 	now, err := json.Marshal(data)

@@ -132,6 +132,54 @@ func TestAnObserverReportsChanges(t *testing.T) {
 	}
 }
 
+// D47: a relay says how something is, never what: its report is about what was registered whatever members it has, and carries the
+// registration's correlation. So the relay of one cluster reports nothing about another environment of the same application.
+func TestARelayReportsAboutWhatWasRegisteredOnly(t *testing.T) {
+	t.Parallel()
+	for kind, c := range map[string]struct {
+		subject      map[string]int64
+		report, want string
+	}{
+		agent.ReportHealth: {
+			map[string]int64{"environment_id": 4, "service_id": 5},
+			`{"environment_id":40,"service_id":50,"application_environment_id":60,"reachable":true,"correlation":"x","observed_at":"x","health":"degraded","reason":"b"}`,
+			`{"environment_id":4,"health":"degraded","observed_at":"2026-03-25T10:00:01Z","reason":"b","service_id":5}`,
+		},
+		agent.ReportReconciliation: {
+			map[string]int64{"application_environment_id": 6},
+			`{"application_environment_id":60,"environment_id":40,"revision":"a","expected_revision":"b","automatic":true,"drift":"d","objects":[]}`,
+			`{"application_environment_id":6,"automatic":true,"drift":"d","expected_revision":"b","objects":[],"observed_at":"2026-03-25T10:00:01Z","revision":"a"}`,
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := observing(t)
+			o := agent.StandingReport{Organization: 3, Agent: 7, Report: kind, Namespace: "shop", Name: "api", Subject: c.subject, Run: "rollout-9"}
+			var found []string
+			b.Encode = func(e history.Emit, _ string) (event.Sealed, error) {
+				found = append(found, e.Workflow, e.Type, string(e.Data))
+				h := event.Header{ID: e.ID, Source: "/services/workflow", Organization: e.Organization, Correlation: e.Workflow, Time: e.Time}
+				return event.Make(h, event.Raw{Type: e.Type, JSON: e.Data})
+			}
+			if _, err := b.SaveObserver(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			watches, err := b.WantedWatches(t.Context(), 7)
+			if err != nil || len(watches) != 1 {
+				t.Fatal(watches, err)
+			}
+			at := b.clock.Now().Add(time.Second).Format(time.RFC3339Nano)
+			data := fmt.Sprintf(`{"watch":%q,"observed_at":%q,"report":%s}`, watches[0].ID, at, c.report)
+			if _, err := b.ReceiveObserved(t.Context(), watches[0].ID, 7, eventAt(0, "1", agent.TypeObjectChanged, data, b.clock.Now())); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"observer/rollout-9/" + o.Key(), o.Event(), c.want}, found); diff != "" {
+				t.Errorf("said (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAnAgentThatIsSilentIsOfflineSinceItsLastHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := observing(t)

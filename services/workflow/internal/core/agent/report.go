@@ -58,6 +58,18 @@ func (o StandingReport) Event() string {
 	}
 }
 
+// Members are those of the event that its reporter decides about; it is not believed about any other.
+func (o StandingReport) Members() []string {
+	switch o.Report {
+	case ReportHealth:
+		return []string{"health", "reason"}
+	case ReportReconciliation:
+		return []string{"revision", "expected_revision", "automatic", "drift", "objects"}
+	default:
+		return []string{"reachable", "reason"}
+	}
+}
+
 // Watch is what a relay is to follow for it; false for what no relay follows.
 func (o StandingReport) Watch() (WatchSpec, bool) {
 	kind := map[string]string{ReportHealth: "Rollout", ReportReconciliation: "Application"}[o.Report]
