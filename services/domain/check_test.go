@@ -400,6 +400,45 @@ func TestAStatusMayNameAnArtifact(t *testing.T) {
 	}
 }
 
+// D48, R3-06: in one repository of code and configuration, a commit may be what a deployment of one version set has recorded and what
+// another one was built from, or a part of it. A status by such a commit is about neither.
+func TestACommitOfTwoVersionSetsIsNoSubject(t *testing.T) {
+	t.Parallel()
+	for _, part := range []bool{false, true} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			c := promoter(t, "")
+			prove, registry := c.proving()
+			sha := strings.Repeat("e", 40)
+			provenances := func(revision string) {
+				registry.reports(provenance.Report{Sources: []provenance.Source{{Repository: "https://git.test/shop", Revision: revision}}}, false, nil)
+				c.lookUp(prove)
+			}
+			provenances(strings.Repeat("f", 40))
+			r := c.rollout(c.set)
+			c.enter(r, "dev")
+			c.report(event.DeploymentCommitted{DeploymentID: c.deployments(c.stops(r)[0])[0].ID, CommitSHA: sha, ManifestDigest: digestOf(1)})
+			c.complete(r, "dev")
+			c.enter(r, "test")
+			at := c.now.Now()
+			if c.publish(c.artifact("registry.test/shop/api", "1.3", 33, at)); !part {
+				c.publish(c.artifact("registry.test/shop/web", "1.3", 34, at))
+			}
+			other := c.sets()[0]
+			provenances(sha)
+			_, err := c.checks.ReportCheck(t.Context(), user(), check.Report{
+				ApplicationID: c.application.ID, EnvironmentID: c.places["dev"].ID, Commit: sha, Key: "healthy", Phase: core.CheckSuccess,
+			})
+			c.review()
+			want := fmt.Sprintf(`/commit: found %s, which is of several version sets: "dev" had it for version set %d, and version set %d was built from it`, sha, c.set.ID, other.ID)
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("found %v; expected %s", err, want)
+			}
+			c.want(c.granted(), []string{"dev"})
+		})
+	}
+}
+
 // R3-10: the latest observation of a reporter counts: a success that was observed before the last of several failures comes too late, and
 // a clock that is ahead hides no failure.
 func TestAnOlderObservationDoesNotCountAfterANewerOne(t *testing.T) {

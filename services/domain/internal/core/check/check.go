@@ -79,7 +79,8 @@ type Report struct {
 	ApplicationID, EnvironmentID int64
 	Application, Environment     string
 	// VersionSetID, Commit or Digest is the subject: what the status is about. A commit is one that a deployment to the environment has
-	// recorded, or the one that every artifact of a version set was built from; a digest is that of every artifact of a version set.
+	// recorded, or the one that every artifact of a version set was built from, and is refused if these are several version sets; a digest
+	// is that of every artifact of a version set.
 	VersionSetID   int64
 	Commit, Digest string
 	Key            string
@@ -367,22 +368,35 @@ func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report, a
 	return r.VersionSetID, nil
 }
 
-// ofCommit is the version set that a commit has brought to an environment, or else the one that was built from it.
+// ofCommit is the version set that a commit has brought to an environment, or that was built from it. Where these are not the same one, as
+// in a repository that has the code and what is deployed, nobody can tell which the status is about.
 func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment string) (int64, error) {
 	commit := strings.ToLower(r.Commit)
-	sets, err := tx.VersionSetsOfCommit(ctx, r.ApplicationID, r.EnvironmentID, commit)
+	refuse := func(format string, args ...any) (int64, error) {
+		why := fmt.Sprintf(format, args...)
+		return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf("found %s, %s; expected the version set", commit, why)})
+	}
+	recorded, err := tx.VersionSetsOfCommit(ctx, r.ApplicationID, r.EnvironmentID, commit)
 	switch {
 	case err != nil:
 		return 0, err
-	case len(sets) == 1:
-		return sets[0], nil
-	case len(sets) > 1:
-		return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf(
-			"found %s, which %q had for several version sets; expected the version set", commit, environment,
-		)})
+	case len(recorded) > 1:
+		return refuse("which %q had for several version sets", environment)
+	case len(recorded) == 0:
+		absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
+		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/commit", Problem: absent}, commit)
 	}
-	absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
-	return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/commit", Problem: absent}, commit)
+	whole, partly, err := tx.VersionSetsOfArtifact(ctx, r.ApplicationID, active, commit)
+	if err != nil {
+		return 0, err
+	}
+	for _, set := range slices.Concat(whole, partly) {
+		if set != recorded[0] {
+			return refuse("which is of several version sets: %q had it for version set %d, and version set %d was built from it",
+				environment, recorded[0], set)
+		}
+	}
+	return recorded[0], nil
 }
 
 // ofArtifact is the version set that consists of an artifact with a digest, or of those that were built from a commit. A part of a version
