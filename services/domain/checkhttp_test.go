@@ -122,6 +122,62 @@ func TestAStatusIsReportedByACloudEvent(t *testing.T) {
 	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 2)
 }
 
+// R3-08, R3-10: the time of a CloudEvent is when its status was observed, unless its data says: one that comes late, or again, opens nothing.
+func TestACloudEventThatComesLateChangesNothing(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev", "test")
+	c.complete(r, "dev")
+	const inBody, status = "application/cloudevents+json", "com.lockstep.check.status.v1"
+	start := c.now.Now()
+	at := func(ago time.Duration) string { return start.Add(-ago).UTC().Format(time.RFC3339Nano) }
+	data := func(phase, more string) string {
+		return fmt.Sprintf(`{"application":%q,"environment":"dev","version_set":"versionset_%d","key":"healthy","phase":%q%s}`, c.application.Name, c.set.ID, phase, more)
+	}
+	beside := func(phase, time, more string) (int, string) {
+		return c.postStatus("reports", inBody, fmt.Sprintf(
+			`{"specversion":"1.0","id":"7","source":"/ci","type":%q,"time":%q,"data":%s}`, status, time, data(phase, more)))
+	}
+	before := func(phase, time, more string) (int, string) {
+		return c.post(api.ChecksPath, "reports", "application/json", data(phase, more),
+			"Ce-Specversion", "1.0", "Ce-Id", "8", "Ce-Source", "/ci", "Ce-Type", status, "Ce-Time", time)
+	}
+	observed := func(ago time.Duration) string { return fmt.Sprintf(`,"observed_at":%q`, at(ago)) }
+	for i, one := range []struct {
+		send              func(phase, time, more string) (int, string)
+		phase, time, more string
+		code              int
+		text              string
+		rows              int
+	}{
+		{beside, "failure", at(time.Minute), "", 200, `"phase":"failure"`, 1},
+		{beside, "success", at(2 * time.Minute), "", 200, `"phase":"failure"`, 1},
+		{before, "success", at(2 * time.Minute), "", 200, `"phase":"failure"`, 1},
+		{before, "success", at(0), observed(2 * time.Minute), 200, `"phase":"failure"`, 1}, // the data says
+		{beside, "success", at(time.Minute), "", 200, `"phase":"failure"`, 1},              // of the same time
+		{beside, "failure", at(time.Minute), "", 200, `"phase":"failure"`, 1},
+		{beside, "success", "yesterday", "", 400, `/time: found \"yesterday\"`, 1},
+		{before, "success", at(-2 * time.Minute), "", 400, "which is in the future", 1},
+		{before, "success", at(31 * 24 * time.Hour), "", 400, "expected a time of the last 30 days", 1},
+		{before, "pending", at(30*time.Second + 300), "", 200, `"phase":"pending"`, 2},
+	} {
+		code, answer := one.send(one.phase, one.time, one.more)
+		if code != one.code || !strings.Contains(answer, one.text) {
+			t.Errorf("%d: found %d %s; expected %d with %s", i, code, answer, one.code, one.text)
+		}
+		c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), one.rows)
+	}
+	c.want(c.granted(), []string{"dev"})
+	for range 2 { // nanoseconds that are not stored make no other time
+		code, answer := before("success", at(30*time.Second+300), "")
+		c.want(code, http.StatusOK)
+		c.want(strings.Contains(answer, `"phase":"success"`), true)
+		c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 3)
+	}
+	c.want(c.granted(), []string{"dev", "test"})
+}
+
 // Each bad input has an error of its own, and changes nothing (R3-08, R3-10).
 func TestABadStatusOverHTTPIsRefused(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ type statusAnswer struct {
 	ReportedAt  time.Time `json:"reported_at"`
 }
 
-// checksHandler records one report. It is idempotent: a repeated request is answered like the first one.
+// checksHandler records one report. It is idempotent if the report says when it was observed: one that comes again changes nothing.
 func checksHandler(c Checks) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := core.ActorFrom(r.Context())
@@ -163,8 +163,8 @@ func isEvent(r *http.Request) bool {
 	return err == nil && kind == inBody || r.Header.Get("Ce-Specversion") != ""
 }
 
-// readStatusEvent reads a CloudEvent whose data is a report. Its id and source are for those who look for it: reports are idempotent. Its
-// errors are Invalid.
+// readStatusEvent reads a CloudEvent whose data is a report. Its time is when it was observed, unless the data says; its id and source are
+// for those who look for it, since a repetition has the same time. Its errors are Invalid.
 func readStatusEvent(w http.ResponseWriter, r *http.Request, into *statusReport, members string) error {
 	e, err := readEvent(w, r)
 	if err != nil {
@@ -182,7 +182,15 @@ func readStatusEvent(w http.ResponseWriter, r *http.Request, into *statusReport,
 	if len(wrong) > 0 {
 		return fault.InvalidFields(wrong...)
 	}
-	return decodeObject(bytes.NewReader(e.Data), into, members)
+	if err := decodeObject(bytes.NewReader(e.Data), into, members); err != nil || into.ObservedAt != nil || e.Time == "" {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339Nano, e.Time)
+	if err != nil {
+		return fault.InvalidFields(fault.Field{Name: "/time", Problem: fmt.Sprintf("found %.100q; expected one such as 2026-11-24T10:00:00Z", e.Time)})
+	}
+	into.ObservedAt = &at
+	return nil
 }
 
 // decodeObject reads one JSON object with the members that the text names. Its errors are Invalid.

@@ -102,7 +102,7 @@ func eventIn(header http.Header, kind string, data []byte) (trigger.Event, error
 	for _, one := range []struct {
 		name string
 		into *string
-	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}} {
+	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}} {
 		var problem string
 		if *one.into, problem = attribute(header.Values("Ce-" + one.name)); problem != "" {
 			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: problem})
@@ -159,7 +159,7 @@ func eventOf(body []byte) (trigger.Event, error) {
 	for _, one := range []struct {
 		name string
 		into *string
-	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {dataType, &kind}, {"data_base64", &coded}} {
+	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}, {dataType, &kind}, {"data_base64", &coded}} {
 		if raw := all[one.name]; len(raw) > 0 && json.Unmarshal(raw, one.into) != nil {
 			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: fmt.Sprintf("found %.100s; expected a text", raw)})
 		}

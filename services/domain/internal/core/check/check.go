@@ -88,7 +88,8 @@ type Report struct {
 	Description    string
 	// Link is http or https, or empty.
 	Link string
-	// ObservedAt is when the reporter found it out; nil for now. Of two reports of one reporter the one that was observed later counts.
+	// ObservedAt is when the reporter found it out; nil for now. Of two reports of one reporter the one that was observed later counts; of
+	// those with the same time a failure before a success, and that before pending, in whatever order and how often they come.
 	ObservedAt *time.Time
 }
 
@@ -194,7 +195,7 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		made.ObservedAt = made.CreatedAt
 		// A reporter's clock may be ahead: a time in the future would hide what is reported until then.
 		if r.ObservedAt != nil && r.ObservedAt.Before(made.CreatedAt) {
-			made.ObservedAt = *r.ObservedAt
+			made.ObservedAt = r.ObservedAt.Truncate(time.Microsecond) // as it is stored, so that a repetition has the same one
 		}
 		if err := tx.LockReporter(ctx, made); err != nil {
 			return err
@@ -210,7 +211,9 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 			// A repetition that was observed later is recorded: what was observed in between must not count after it.
 			later := r.ObservedAt != nil && made.ObservedAt.After(one.ObservedAt)
 			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link && !later
-			if repeats || made.ObservedAt.Before(one.ObservedAt) {
+			late := made.ObservedAt.Before(one.ObservedAt) ||
+				r.ObservedAt != nil && made.ObservedAt.Equal(one.ObservedAt) && rank(made.Phase) < rank(one.Phase)
+			if repeats || late {
 				made = one
 				return nil
 			}
@@ -226,6 +229,11 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 	})
 	u.review()
 	return made, err
+}
+
+// rank orders what one reporter has observed at the same time: the highest counts.
+func rank(p core.CheckPhase) int {
+	return slices.Index([]core.CheckPhase{core.CheckPending, core.CheckSuccess, core.CheckFailure}, p)
 }
 
 // named is a report with the numbers of what it names.

@@ -31,6 +31,8 @@ const (
 type Event struct {
 	// ID and Source identify it: the same event is decided once.
 	ID, Source, Type string
+	// Time is the attribute as it was sent, empty for none. Triggers do not read it.
+	Time string
 	// Data is a JSON object; empty for none.
 	Data json.RawMessage
 }
