@@ -13,6 +13,9 @@ type Freeze struct {
 	Tiers        []string    `json:"tiers"`
 	Environments []Reference `json:"environments"`
 	Applications []Reference `json:"applications"`
+	// EnvironmentLabels and ApplicationLabels are those that environments and applications have to have; nil for any.
+	EnvironmentLabels map[string]string `json:"environmentLabels,omitempty"`
+	ApplicationLabels map[string]string `json:"applicationLabels,omitempty"`
 	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool   `json:"rollbacks"`
 	Reason    string `json:"reason"`
@@ -29,15 +32,17 @@ type Freeze struct {
 	StoppedRollouts int  `json:"stoppedRollouts"`
 }
 
-const freezeFields = `id tiers environments { id name } applications { id name } rollbacks reason incident author startsAt endsAt endedAt inForce ` +
-	`stoppedRollouts`
+const freezeFields = `id tiers environments { id name } applications { id name } environmentLabels applicationLabels rollbacks reason incident ` +
+	`author startsAt endsAt endedAt inForce stoppedRollouts`
 
 // FreezeInput describes a freeze to start.
 type FreezeInput struct {
 	// Tiers are DEVELOPMENT, QA, STAGING and PRODUCTION; Environments and Applications are names or identifiers.
 	Tiers, Environments, Applications []string
-	Rollbacks                         bool
-	Reason                            string
+	// EnvironmentLabels and ApplicationLabels are those that environments and applications have to have; nil for any.
+	EnvironmentLabels, ApplicationLabels map[string]string
+	Rollbacks                            bool
+	Reason                               string
 	// Incident is what the incident is called that it is for; empty for none.
 	Incident string
 	// StartsAt is when it begins; the zero value is now.
@@ -60,6 +65,11 @@ func (c *Client) StartFreeze(ctx context.Context, in FreezeInput) (Freeze, error
 	for field, names := range map[string][]string{"tiers": in.Tiers, "environments": in.Environments, "applications": in.Applications} {
 		if len(names) > 0 {
 			input[field] = names
+		}
+	}
+	for field, labels := range map[string]map[string]string{"environmentLabels": in.EnvironmentLabels, "applicationLabels": in.ApplicationLabels} {
+		if labels != nil { // empty ones as well: the answer says that they ask of nothing
+			input[field] = labels
 		}
 	}
 	if in.Incident != "" {

@@ -40,10 +40,13 @@ func AuthorOf(a Actor) Author { return Author{a.Principal(), a.DisplayName()} }
 // Freeze stops the passages within its scope while it is in force.
 type Freeze struct {
 	ID int64
-	// Tiers, EnvironmentIDs and ApplicationIDs are the scope: a passage is within it if every list that is not empty has its own. Without
+	// Tiers, EnvironmentIDs and ApplicationIDs are the scope: a passage is within it if every list that is not empty has its own, and if it has the labels. Without
 	// any, the scope is the organization.
 	Tiers                          []Tier
 	EnvironmentIDs, ApplicationIDs []int64
+	// EnvironmentLabels and ApplicationLabels are those that the environment and the application of a passage have to have, each as a part
+	// of the scope of its own; empty limits nothing.
+	EnvironmentLabels, ApplicationLabels map[string]string
 	// Rollbacks reports whether it stops rollbacks, too.
 	Rollbacks bool
 	Reason    string
@@ -64,6 +67,63 @@ func (f Freeze) InForce(at time.Time) bool {
 
 // Over reports whether it will stop no passage any more.
 func (f Freeze) Over(at time.Time) bool { return f.EndedAt != nil || !at.Before(f.EndsAt) }
+
+// ByLabel reports whether its scope asks of labels.
+func (f Freeze) ByLabel() bool { return len(f.EnvironmentLabels)+len(f.ApplicationLabels) > 0 }
+
+// LabelWords say which labels of applications and environments the scope asks of.
+func (f Freeze) LabelWords() (words []string) {
+	if len(f.EnvironmentLabels) > 0 {
+		words = append(words, "environments with "+Selector(f.EnvironmentLabels))
+	}
+	if len(f.ApplicationLabels) > 0 {
+		words = append(words, "applications with "+Selector(f.ApplicationLabels))
+	}
+	return words
+}
+
+// AsksOf reports whether the scope includes something with some labels, as far as it asks of the labels of its kind.
+func (f Freeze) AsksOf(kind AccessKind, labels map[string]string) bool {
+	switch kind { //nolint:exhaustive // nothing else is in a scope
+	case ChangedApplication:
+		return HasLabels(labels, f.ApplicationLabels)
+	case ChangedEnvironment:
+		return HasLabels(labels, f.EnvironmentLabels)
+	default:
+		return false
+	}
+}
+
+// Names reports whether an application or an environment may be in the scope, whatever its labels are. The tier is that of an environment.
+func (f Freeze) Names(of Detailed, tier Tier) bool {
+	if of.Kind == ChangedApplication {
+		return len(f.ApplicationIDs) == 0 || slices.Contains(f.ApplicationIDs, of.ID)
+	}
+	return (len(f.EnvironmentIDs) == 0 || slices.Contains(f.EnvironmentIDs, of.ID)) && (len(f.Tiers) == 0 || slices.Contains(f.Tiers, tier))
+}
+
+// Targets are where who starts, extends or ends it has to have the right to: labels leave out none of them, since they may change.
+func (f Freeze) Targets(environments map[int64]Environment) (all []Target) {
+	applications := f.ApplicationIDs
+	if len(applications) == 0 {
+		applications = []int64{0}
+	}
+	for _, application := range applications {
+		switch {
+		case len(f.EnvironmentIDs) > 0:
+			for _, id := range f.EnvironmentIDs {
+				all = append(all, environments[id].Target(application))
+			}
+		case len(f.Tiers) > 0:
+			for _, tier := range f.Tiers {
+				all = append(all, Target{ApplicationID: application, Tier: tier})
+			}
+		default:
+			all = append(all, Target{ApplicationID: application})
+		}
+	}
+	return all
+}
 
 // Name is what people call it.
 func (f Freeze) Name() string { return fmt.Sprintf("freeze_%d", f.ID) }
@@ -192,9 +252,37 @@ type Controls struct {
 	Vetoes []Veto
 	// Pins are by environment.
 	Pins map[int64]Pin
+	// Details are those of what Labelled answers. While they are nil, every freeze by label counts as if all had its labels.
+	Details map[Detailed]Details
 }
 
-// covers reports whether a freeze concerns a passage.
+// Labelled is whose labels decide about passages of applications in environments; none where no freeze asks of labels.
+func (c Controls) Labelled(applications, environments []int64) (all []Detailed) {
+	if !slices.ContainsFunc(c.Freezes, Freeze.ByLabel) {
+		return nil
+	}
+	for _, id := range Distinct(applications) {
+		all = append(all, Detailed{ChangedApplication, id})
+	}
+	for _, id := range Distinct(environments) {
+		if id != 0 {
+			all = append(all, Detailed{ChangedEnvironment, id})
+		}
+	}
+	return all
+}
+
+// labelled reports whether a passage has the labels that a freeze asks of.
+func (c Controls) labelled(f Freeze, p PassagePoint) bool {
+	if c.Details == nil {
+		return true
+	}
+	application, environment := Detailed{ChangedApplication, p.ApplicationID}, Detailed{ChangedEnvironment, p.EnvironmentID}
+	return (len(f.ApplicationLabels) == 0 || HasLabels(c.Details[application].Labels, f.ApplicationLabels)) &&
+		(len(f.EnvironmentLabels) == 0 || p.EnvironmentID != 0 && HasLabels(c.Details[environment].Labels, f.EnvironmentLabels))
+}
+
+// covers reports whether a freeze concerns a passage, whatever labels it asks of.
 func (f Freeze) covers(p PassagePoint) bool {
 	switch {
 	case p.Bypassed[f.ID], p.Rollback && !f.Rollbacks:
@@ -212,7 +300,7 @@ func (f Freeze) covers(p PassagePoint) bool {
 func (c Controls) Stopping(p PassagePoint, at time.Time) []Stop {
 	var all []Stop
 	for _, f := range c.Freezes {
-		if f.InForce(at) && f.covers(p) {
+		if f.InForce(at) && f.covers(p) && c.labelled(f, p) {
 			all = append(all, Stop{Kind: StopFreeze, ID: f.ID, Reason: f.Reason, Author: f.Author, Since: f.StartsAt, Until: &f.EndsAt})
 		}
 	}

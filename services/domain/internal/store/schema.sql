@@ -1088,6 +1088,7 @@ CREATE TABLE cd_details (
 );
 CREATE INDEX cd_details_of_environment ON cd_details USING btree (organization_id, environment_id) WHERE (environment_id IS NOT NULL);
 CREATE INDEX cd_details_of_service ON cd_details USING btree (organization_id, service_id) WHERE (service_id IS NOT NULL);
+CREATE TRIGGER cd_details_controls_are_known BEFORE INSERT OR UPDATE ON cd_details FOR EACH ROW WHEN (((new.service_id IS NULL) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_details_touch BEFORE UPDATE ON cd_details FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_details IS
     'What people keep about an application, an environment or a service beside its description; no row for nothing. Rows are kept with what they are of, and change with it.';
@@ -1847,10 +1848,14 @@ CREATE TABLE cd_freezes (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     incident text NOT NULL DEFAULT ''::text,
+    application_labels jsonb,
+    environment_labels jsonb,
     CONSTRAINT cd_freezes_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_freezes_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_freezes_application_labels_are_some CHECK (((jsonb_typeof(application_labels) = 'object'::text) AND (application_labels <> '{}'::jsonb) AND (octet_length((application_labels)::text) <= 16000))),
     CONSTRAINT cd_freezes_applications_are_few CHECK ((cardinality(application_ids) <= 100)),
     CONSTRAINT cd_freezes_end_comes_last CHECK ((ends_at > starts_at)),
+    CONSTRAINT cd_freezes_environment_labels_are_some CHECK (((jsonb_typeof(environment_labels) = 'object'::text) AND (environment_labels <> '{}'::jsonb) AND (octet_length((environment_labels)::text) <= 16000))),
     CONSTRAINT cd_freezes_environments_are_few CHECK ((cardinality(environment_ids) <= 100)),
     CONSTRAINT cd_freezes_incident_is_bounded CHECK ((octet_length(incident) <= 100)),
     CONSTRAINT cd_freezes_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
@@ -1863,10 +1868,14 @@ CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, end
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_freezes IS
     'Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.';
+COMMENT ON COLUMN cd_freezes.application_labels IS
+    'The labels that an application has to have for the freeze to stop it; null limits nothing.';
 COMMENT ON COLUMN cd_freezes.bounded_from IS
     'When it starts, or when its end was chosen last: the end is at most 30 days behind it.';
 COMMENT ON COLUMN cd_freezes.ended_at IS
     'When it was ended before its time; null if it was not.';
+COMMENT ON COLUMN cd_freezes.environment_labels IS
+    'The labels that an environment has to have for the freeze to stop what enters it; null limits nothing.';
 COMMENT ON COLUMN cd_freezes.incident IS
     'What the incident is called that it is for, such as INC-99; empty for none. The incident is open while the freeze is in force.';
 COMMENT ON COLUMN cd_freezes.rollbacks IS
@@ -3243,7 +3252,7 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3))) EXECUTE FUNCTION cd_refuse_unknown_controls();
+CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
@@ -3324,7 +3333,7 @@ CREATE INDEX cd_rollouts_by_version_set ON cd_rollouts USING btree (organization
 CREATE INDEX cd_rollouts_of_application_by_finish ON cd_rollouts USING btree (organization_id, application_id, finished_at, id);
 CREATE UNIQUE INDEX cd_rollouts_one_active_per_application ON cd_rollouts USING btree (organization_id, application_id) WHERE (state = ANY (ARRAY['pending'::text, 'in_progress'::text, 'paused'::text]));
 CREATE TRIGGER cd_rollouts_are_kept BEFORE DELETE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3)) EXECUTE FUNCTION cd_refuse_unknown_controls();
+CREATE TRIGGER cd_rollouts_controls_are_known BEFORE INSERT ON cd_rollouts FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4)) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH ROW WHEN (((old.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_rollouts_mark_forge AFTER UPDATE OF state ON cd_rollouts FOR EACH ROW WHEN (((new.state IS DISTINCT FROM old.state) AND (new.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])))) EXECUTE FUNCTION cd_mark_forge_end();
 CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
@@ -5157,6 +5166,11 @@ DECLARE
     known   CONSTANT integer := COALESCE(NULLIF(current_setting('lockstep.controls', true), ''), '0')::integer;
 BEGIN
     SELECT CASE
+        WHEN TG_TABLE_NAME IN ('cd_rollouts', 'cd_rollout_transitions', 'cd_details') AND EXISTS (SELECT FROM cd_freezes f
+            WHERE f.organization_id = NEW.organization_id AND f.ended_at IS NULL AND f.ends_at > now()
+            AND num_nonnulls(f.application_labels, f.environment_labels) > 0)
+            THEN 'freezes by label'
+        WHEN TG_TABLE_NAME = 'cd_details' THEN NULL
         WHEN known < 2 AND TG_TABLE_NAME = 'cd_rollout_transitions' AND EXISTS (SELECT FROM cd_rollout_environments e
             JOIN cd_rollout_fleets f ON f.organization_id = e.organization_id AND f.rollout_environment_id = e.id
             WHERE e.organization_id = NEW.organization_id AND e.rollout_id = (to_jsonb(NEW) ->> 'rollout_id')::bigint)
@@ -5171,7 +5185,7 @@ BEGIN
             THEN 'the fleet of an environment'
         WHEN TG_TABLE_NAME = 'cd_policy_versions' THEN (SELECT 'the applications of a policy set' FROM cd_policy_sets s
             WHERE s.organization_id = NEW.organization_id AND s.id = (to_jsonb(NEW) ->> 'policy_set_id')::bigint AND s.application_labels IS NOT NULL)
-        WHEN TG_TABLE_NAME IN ('cd_rollouts', 'cd_rollout_transitions') AND EXISTS (SELECT FROM cd_policy_sets s
+        WHEN known < 3 AND TG_TABLE_NAME IN ('cd_rollouts', 'cd_rollout_transitions') AND EXISTS (SELECT FROM cd_policy_sets s
             JOIN cd_policy_versions v ON v.organization_id = s.organization_id AND v.policy_set_id = s.id AND v.version = s.version
             WHERE s.organization_id = NEW.organization_id AND s.application_labels IS NOT NULL AND v.mode <> 'off')
             THEN 'policies of groups of applications'

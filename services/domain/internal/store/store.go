@@ -96,8 +96,8 @@ func New(d Deps) *Store {
 	return s
 }
 
-// controls is the number of the newest control that this release knows: 3 for policies of groups (migration 1364).
-const controls = "3"
+// controls is the number of the newest control that this release knows: 4 for freezes by label (migration 1540).
+const controls = "4"
 
 // in runs fn in one transaction of an organization; 0 enters none, and finds nothing but what belongs to nobody.
 func (s *Store) in(ctx context.Context, organization int64, fn func(context.Context, *tx) error) error {

@@ -64,7 +64,8 @@ func (c commands) start() *cobra.Command {
 	var until, from string
 	cmd := c.Asking("start", "Stop rollouts at their next passage within a scope, for a time; without a scope, all of the organization",
 		"  lockstep freeze start --tier production --for 4h --incident INC-99 --reason 'payments fail'\n"+
-			"  lockstep freeze start --environment eu-1,eu-2 --application shop --until 2026-11-30T08:00:00Z --reason 'Black Friday'",
+			"  lockstep freeze start --environment eu-1,eu-2 --application shop --until 2026-11-30T08:00:00Z --reason 'Black Friday'\n"+
+			"  lockstep freeze start --application-label tier=critical --environment-label region=eu --for 8h --reason 'audit'",
 		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			var err error
 			if in.EndsAt, err = c.until(until, last); err != nil {
@@ -88,6 +89,10 @@ func (c commands) start() *cobra.Command {
 	command.WordsFlag(cmd, &in.Tiers, "tier", "only these tiers; repeatable", []string{"development", "qa", "staging", "production"})
 	flags.StringSliceVar(&in.Environments, "environment", nil, "only this `environment`, by name or identifier; repeatable")
 	flags.StringSliceVar(&in.Applications, "application", nil, "only this `application`, by name or identifier; repeatable")
+	flags.StringToStringVar(&in.EnvironmentLabels, "environment-label", nil,
+		"only environments with this label, as `key=value`; repeatable, and all have to match")
+	flags.StringToStringVar(&in.ApplicationLabels, "application-label", nil,
+		"only applications with this label, as `key=value`; repeatable, and all have to match")
 	flags.BoolVar(&in.Rollbacks, "rollbacks", false, "stop rollbacks, too")
 	flags.StringVar(&in.Incident, "incident", "", "the incident that it is for, by its `name`: policies see it while the freeze is in force")
 	command.DurationFlag(cmd, &last, "for", 0, "how long; at most 30 days")
@@ -175,6 +180,12 @@ func scope(f client.Freeze) string {
 		for _, one := range of {
 			parts = append(parts, one.Name)
 		}
+	}
+	if len(f.EnvironmentLabels) > 0 {
+		parts = append(parts, "environments with "+command.Selector(f.EnvironmentLabels))
+	}
+	if len(f.ApplicationLabels) > 0 {
+		parts = append(parts, "applications with "+command.Selector(f.ApplicationLabels))
 	}
 	text := "everything"
 	if len(parts) > 0 {

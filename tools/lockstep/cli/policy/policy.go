@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,19 +61,10 @@ func scope(s client.PolicySet) string {
 	case s.Environment != nil:
 		return "environment " + s.Environment.Name
 	case len(s.ApplicationLabels) > 0:
-		return "applications with " + selector(s.ApplicationLabels)
+		return "applications with " + command.Selector(s.ApplicationLabels)
 	default:
 		return "organization"
 	}
-}
-
-// selector is labels in a few words, by key.
-func selector(labels map[string]string) string {
-	all := make([]string, 0, len(labels))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		all = append(all, key+"="+labels[key])
-	}
-	return strings.Join(all, ",")
 }
 
 // installation lists the sets of the operator.

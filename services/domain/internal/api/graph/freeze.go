@@ -82,6 +82,12 @@ func (m mutation) StartFreeze(ctx context.Context, in model.StartFreezeInput) (p
 	if err == nil {
 		n.ApplicationIDs, err = numbers(ctx, m.domain.View, "/applications", in.Applications, applicationNumber)
 	}
+	if err == nil {
+		n.EnvironmentLabels, err = selectorOf("/environmentLabels", in.EnvironmentLabels)
+	}
+	if err == nil {
+		n.ApplicationLabels, err = selectorOf("/applicationLabels", in.ApplicationLabels)
+	}
 	var made core.Freeze
 	if err == nil {
 		made, err = m.domain.Freezes.StartFreeze(ctx, loadersOf(ctx).actor, n)

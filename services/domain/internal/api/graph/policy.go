@@ -138,8 +138,9 @@ func (q query) SimulatePolicies(ctx context.Context, in model.SimulatePoliciesIn
 func scopeOf(
 	ctx context.Context, d Domain, application, environment *string, labels json.RawMessage, n *policy.NewPolicySet,
 ) error {
-	if len(labels) > 0 && string(labels) != "null" && (json.Unmarshal(labels, &n.Labels) != nil || n.Labels == nil) {
-		return fault.InvalidFields(fault.Field{Name: "/applicationLabels", Problem: "found something else; expected an object of strings"})
+	var err error
+	if n.Labels, err = selectorOf("/applicationLabels", labels); err != nil {
+		return err
 	}
 	if application != nil && *application != "" {
 		ids, err := numbers(ctx, d.View, "/application", []string{*application}, applicationNumber)
@@ -183,6 +184,14 @@ func (m mutation) PutPolicySet(ctx context.Context, in model.PutPolicySetInput) 
 	}
 	p.PolicySet, p.Errors, err = changed(made, err, model.WrapPolicySet)
 	return p, err
+}
+
+// selectorOf reads the labels that a scope asks of; nil for none.
+func selectorOf(field string, labels json.RawMessage) (read map[string]string, err error) {
+	if len(labels) > 0 && string(labels) != "null" && (json.Unmarshal(labels, &read) != nil || read == nil) {
+		return nil, fault.InvalidFields(fault.Field{Name: field, Problem: "found something else; expected an object of strings"})
+	}
+	return read, nil
 }
 
 // policySetResolver resolves the fields of PolicySet that are loaded.

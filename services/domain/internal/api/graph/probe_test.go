@@ -377,3 +377,23 @@ func (f *fixture) populate() {
 	}
 	f.proposing(1)
 }
+
+// D49: the labels of a freeze are set and read as those of policy sets are; a field that is no object says so.
+func TestAFreezeByLabelIsSetAndRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	labels := map[string]any{"tier": "critical"}
+	input := map[string]any{
+		"reason": "audit", "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "applicationLabels": labels,
+	}
+	made := f.change(ours, "startFreeze", "freeze", "applicationLabels environmentLabels", input)
+	if got, _ := made.Object["applicationLabels"].(map[string]any); len(made.Errors) > 0 || got["tier"] != "critical" ||
+		made.Object["environmentLabels"] != nil {
+		t.Errorf("found %+v; want the label of applications, and none of environments", made)
+	}
+	input["environmentLabels"] = "region=eu"
+	bad := f.change(ours, "startFreeze", "freeze", "id", input)
+	if len(bad.Errors) != 1 || bad.Errors[0].Field[0] != "environmentLabels" || !strings.Contains(bad.Errors[0].Message, "expected an object of strings") {
+		t.Errorf("found %+v; want what was expected", bad)
+	}
+}

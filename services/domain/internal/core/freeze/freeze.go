@@ -28,6 +28,8 @@ type Tx interface {
 	core.ChangeTx
 	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
+	// Details are the labels, and what else there is, of applications and environments.
+	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
 	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 
@@ -64,8 +66,10 @@ func New(store Store, c clock.Clock, wake func()) *UseCases { return &UseCases{s
 type NewFreeze struct {
 	Tiers                          []core.Tier
 	EnvironmentIDs, ApplicationIDs []int64
-	Rollbacks                      bool
-	Reason                         string
+	// EnvironmentLabels and ApplicationLabels are those that environments and applications have to have; empty for any.
+	EnvironmentLabels, ApplicationLabels map[string]string
+	Rollbacks                            bool
+	Reason                               string
 	// Incident is what the incident is called that it is for; empty for none. Policies see it while the freeze is in force.
 	Incident string
 	// StartsAt is when it begins; the zero value for now.
@@ -103,6 +107,7 @@ func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (
 		}
 		made, err = tx.AddFreeze(ctx, core.Freeze{
 			Tiers: n.Tiers, EnvironmentIDs: core.Distinct(n.EnvironmentIDs), ApplicationIDs: core.Distinct(n.ApplicationIDs), Rollbacks: n.Rollbacks,
+			EnvironmentLabels: n.EnvironmentLabels, ApplicationLabels: n.ApplicationLabels,
 			Reason: n.Reason, Incident: n.Incident, StartsAt: n.StartsAt, EndsAt: n.EndsAt, BoundedFrom: n.StartsAt,
 			Author: core.AuthorOf(a), CreatedAt: now,
 		})
@@ -168,10 +173,20 @@ func (n NewFreeze) check(now time.Time) error {
 			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %d; expected at most %d", len(ids), core.MaxFreezeScope)})
 		}
 	}
+	found = append(found, checkSelector("/environmentLabels", n.EnvironmentLabels)...)
+	found = append(found, checkSelector("/applicationLabels", n.ApplicationLabels)...)
 	if len(found) > 0 {
 		return fault.InvalidFields(found...)
 	}
 	return nil
+}
+
+// checkSelector finds what is wrong with labels that a scope asks of. Nil asks of none; what is given, and empty, was meant to ask of some.
+func checkSelector(field string, labels map[string]string) []fault.Field {
+	if labels != nil && len(labels) == 0 {
+		return []fault.Field{{Name: field, Problem: "found no label; expected one or more, such as tier=critical, or none of this field for all"}}
+	}
+	return core.CheckLabels(field, labels)
 }
 
 // checkEnd finds what is wrong with the end of a freeze that is counted from an instant.
@@ -235,6 +250,7 @@ func named(ctx context.Context, tx Tx, organization int64, n NewFreeze) (string,
 	if len(found) > 0 {
 		return "", fault.InvalidFields(found...)
 	}
+	parts = append(parts, core.Freeze{EnvironmentLabels: n.EnvironmentLabels, ApplicationLabels: n.ApplicationLabels}.LabelWords()...)
 	if len(parts) == 0 {
 		return "the organization", nil
 	}
@@ -307,7 +323,7 @@ func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason
 			return err
 		}
 		c := change(core.ActionEndFreeze, after, reason, "")
-		if c.Environments, err = scope(ctx, tx, before); err != nil {
+		if c.Environments, err = scope(ctx, tx, a.Organization, before); err != nil {
 			return err
 		}
 		return core.Record(ctx, tx, a, c, state(before), state(after))
@@ -317,7 +333,23 @@ func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason
 }
 
 // scope are the environments under change control in which a freeze stops rollouts: to end it there takes a second person.
-func scope(ctx context.Context, tx Tx, f core.Freeze) (ids []int64, err error) {
+func scope(ctx context.Context, tx Tx, organization int64, f core.Freeze) ([]int64, error) {
+	ids, err := unlabelled(ctx, tx, f)
+	if err != nil || len(f.EnvironmentLabels) == 0 {
+		return ids, err
+	}
+	of := make([]core.Detailed, len(ids))
+	for i, id := range ids {
+		of[i] = core.Detailed{Kind: core.ChangedEnvironment, ID: id}
+	}
+	details, err := tx.Details(ctx, organization, of)
+	return slices.DeleteFunc(ids, func(id int64) bool {
+		return !core.HasLabels(details[core.Detailed{Kind: core.ChangedEnvironment, ID: id}].Labels, f.EnvironmentLabels)
+	}), err
+}
+
+// unlabelled is the same whatever labels the freeze asks of.
+func unlabelled(ctx context.Context, tx Tx, f core.Freeze) (ids []int64, err error) {
 	if len(f.EnvironmentIDs)+len(f.Tiers) == 0 && len(f.ApplicationIDs) > 0 {
 		for _, application := range f.ApplicationIDs {
 			of, err := tx.EnvironmentsConcerned(ctx, application, 0, "")
@@ -347,26 +379,7 @@ func mayFreeze(ctx context.Context, tx Tx, a core.Actor, action core.Action, f c
 	if err != nil {
 		return err
 	}
-	applications := f.ApplicationIDs
-	if len(applications) == 0 {
-		applications = []int64{0}
-	}
-	var targets []core.Target
-	for _, application := range applications {
-		switch {
-		case len(f.EnvironmentIDs) > 0:
-			for _, id := range f.EnvironmentIDs {
-				targets = append(targets, environments[id].Target(application))
-			}
-		case len(f.Tiers) > 0:
-			for _, tier := range f.Tiers {
-				targets = append(targets, core.Target{ApplicationID: application, Tier: tier})
-			}
-		default:
-			targets = append(targets, core.Target{ApplicationID: application})
-		}
-	}
-	return a.MayIn(action, targets...)
+	return a.MayIn(action, f.Targets(environments)...)
 }
 
 // lockFreeze locks one that is not over, for an actor who may do something with it.
@@ -402,7 +415,8 @@ func change(action core.Action, f core.Freeze, reason, detail string) core.Chang
 func state(f core.Freeze) map[string]any {
 	return map[string]any{
 		"tiers": f.Tiers, "environments": f.EnvironmentIDs, "applications": f.ApplicationIDs, "rollbacks": f.Rollbacks, "reason": f.Reason,
-		"incident":  f.Incident,
+		"incident":           f.Incident,
+		"environment_labels": f.EnvironmentLabels, "application_labels": f.ApplicationLabels,
 		"starts_at": f.StartsAt, "ends_at": f.EndsAt, "ended": f.EndedAt != nil,
 	}
 }

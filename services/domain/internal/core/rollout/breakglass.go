@@ -127,3 +127,14 @@ type Bypass struct {
 	Freezes    []string
 	By, Reason string
 }
+
+// stopping are the controls that stop a passage, by the labels of now.
+func (p passages) stopping(ctx context.Context, c *core.Controls, point core.PassagePoint) ([]core.Stop, error) {
+	if of := c.Labelled([]int64{point.ApplicationID}, []int64{point.EnvironmentID}); len(of) > 0 {
+		var err error
+		if c.Details, err = p.tx.Details(ctx, p.cause.Organization, of); err != nil {
+			return nil, err
+		}
+	}
+	return c.Stopping(point, p.cause.at), nil
+}

@@ -133,11 +133,19 @@ func (p passages) stops(ctx context.Context, gate string) ([]core.Stop, error) {
 		}
 		point.Automatic = requesters[p.rollout.ID].Automatic()
 	}
-	stops := controls.Stopping(point, p.cause.at)
-	if len(stops) == 0 {
-		return nil, nil
+	stops, err := p.stopping(ctx, &controls, point)
+	if err != nil || len(stops) == 0 {
+		return nil, err
 	}
-	return p.tx.HoldStops(ctx, stops)
+	held, err := p.tx.HoldStops(ctx, stops)
+	if err != nil || controls.Details == nil {
+		return held, err
+	}
+	// A change of labels locks the freezes whose scope it leaves, so that those of freezes that are held do not change before the end.
+	still, err := p.stopping(ctx, &controls, point)
+	return slices.DeleteFunc(held, func(s core.Stop) bool {
+		return !slices.ContainsFunc(still, func(other core.Stop) bool { return other.Kind == s.Kind && other.ID == s.ID })
+	}), err
 }
 
 // stop notes what keeps a passage closed that has everything else: in the journal, unless its last row says the same, and where the end of

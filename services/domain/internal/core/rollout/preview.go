@@ -324,6 +324,11 @@ func (u *UseCases) needs(ctx context.Context, tx Tx, c cause, p plan) ([]Foresee
 			ApplicationID: p.application.ID, EnvironmentID: s.environment.ID, Tier: s.environment.Tier, Automatic: c.Type.Automatic(),
 			Entrance: true,
 		}
+		if of := controls.Labelled([]int64{p.application.ID}, []int64{s.environment.ID}); len(of) > 0 {
+			if controls.Details, err = tx.Details(ctx, c.Organization, of); err != nil {
+				return nil, err
+			}
+		}
 		controls.Vetoes = nil // they are about versions, and the change is none yet
 		for _, stop := range controls.Stopping(point, c.at) {
 			e.Needs = append(e.Needs, Need{Kind: NeedControl, Subject: stop.Subject(), Detail: stop.Sentence()})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -59,6 +60,10 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if err := mayChange(ctx, tx, a, n.Of, "labels"); err != nil {
 			return err
 		}
+		left, err := u.leaves(ctx, tx, a, n.Of, at, after.Labels)
+		if err != nil {
+			return err
+		}
 		at.change.Reason = n.Reason
 		// Recorded while the former ones hold: policies that select by labels decide about it.
 		err = core.Record(ctx, tx, a, at.change, map[string]any{"labels": at.details.Labels}, map[string]any{"labels": after.Labels})
@@ -71,10 +76,44 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if err := u.notifyOf(ctx, tx, a, n.Of, n.Reason); err != nil {
 			return err
 		}
+		for _, f := range left { // what they have stopped there continues
+			if err := tx.ReviewStopped(ctx, core.StopFreeze, f.ID, u.clock.Now()); err != nil {
+				return err
+			}
+		}
 		return tx.ReviewStopped(ctx, core.StopPolicy, 0, u.clock.Now())
 	})
 	u.wake()
 	return err
+}
+
+// leaves are the freezes whose scope a change of labels leaves, locked. The actor may end each of them: nobody whom a freeze stops gets past
+// it by a label (D49).
+func (u *UseCases) leaves(
+	ctx context.Context, tx Tx, a core.Actor, of core.Detailed, at present, after map[string]string,
+) (left []core.Freeze, err error) {
+	if of.Kind != core.ChangedApplication && of.Kind != core.ChangedEnvironment {
+		return nil, nil
+	}
+	all, err := tx.LabelledFreezes(ctx, u.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range all {
+		if !f.Names(of, at.tier) || !f.AsksOf(of.Kind, at.details.Labels) || f.AsksOf(of.Kind, after) {
+			continue
+		}
+		environments, err := tx.EnvironmentsByID(ctx, a.Organization, f.EnvironmentIDs)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.MayIn(core.ActionEndFreeze, f.Targets(environments)...); err != nil {
+			return nil, fault.Because(err, fault.ClassOf(err), "%s would no longer stop %s, and stops %s: that takes the right to end it: %s",
+				f.Name(), at.change.Subject.Name, strings.Join(f.LabelWords(), " and "), fault.Public(err))
+		}
+		left = append(left, f)
+	}
+	return left, nil
 }
 
 // mayChange is nil where no policy set that is not off asks of an attribute of applications and environments, or the actor may configure
@@ -227,7 +266,9 @@ func changed(before, set map[string]string, unset []string) map[string]string {
 type present struct {
 	description string
 	details     core.Details
-	change      core.Change
+	// tier is that of an environment.
+	tier   core.Tier
+	change core.Change
 }
 
 // detailed locks what is to be changed, checks that the actor may change it wherever it counts, and begins the row of the journal.
@@ -243,6 +284,7 @@ func (u *UseCases) detailed(ctx context.Context, tx Tx, a core.Actor, action cor
 		if err := a.MayIn(action, e.Target(0)); err != nil {
 			return at, err
 		}
+		at.tier = e.Tier
 		at.description, at.change.EnvironmentID, at.change.Subject.Name, application = e.Description, e.ID, e.Name, 0
 	case core.ChangedService:
 		s, err := serviceOf(ctx, tx, a.Organization, of.ID)

@@ -31,6 +31,10 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	if err != nil {
 		return err
 	}
+	labelled, err := u.labelled(ctx, organization, v, freezes, rollouts, environments)
+	if err != nil {
+		return err
+	}
 	vetoes, err := u.VetoesByVersionSet(ctx, organization, core.Distinct(sets))
 	if err != nil {
 		return err
@@ -85,7 +89,7 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 	for _, id := range rollouts {
 		set := v.standings[id].Rollout.VersionSetID
 		v.controls[id] = stopView{
-			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins},
+			core.Controls{Freezes: freezes, Vetoes: vetoes[set], Pins: pins, Details: labelled},
 			requesters[id].Automatic(),
 			core.Checks{
 				Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services), Runs: runs[id],
@@ -95,6 +99,21 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 		}
 	}
 	return nil
+}
+
+// labelled are the details that freezes by label ask of.
+func (u *UseCases) labelled(
+	ctx context.Context, organization int64, v *waitView, freezes []core.Freeze, rollouts, environments []int64,
+) (map[core.Detailed]core.Details, error) {
+	var applications []int64
+	for _, id := range rollouts {
+		applications = append(applications, v.standings[id].Rollout.ApplicationID)
+	}
+	of := core.Controls{Freezes: freezes}.Labelled(applications, environments)
+	if len(of) == 0 {
+		return nil, nil
+	}
+	return u.Details(ctx, organization, of)
 }
 
 // stops are the freezes, vetoes and pins that keep requested passages of a rollout closed.

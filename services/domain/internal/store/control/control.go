@@ -31,10 +31,19 @@ func Freeze(r query.Freeze) core.Freeze {
 		StartsAt: r.StartsAt, EndsAt: r.EndsAt, BoundedFrom: r.BoundedFrom, EndedAt: r.EndedAt,
 		Author: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), CreatedAt: r.CreatedAt,
 	}
+	f.ApplicationLabels, f.EnvironmentLabels = Labels(r.ApplicationLabels), Labels(r.EnvironmentLabels)
 	for _, tier := range r.Tiers {
 		f.Tiers = append(f.Tiers, core.Tier(tier))
 	}
 	return f
+}
+
+// Labels are those that a row asks of: the tables have objects of strings only. What cannot be read asks of none, and so stops more.
+func Labels(text json.RawMessage) (labels map[string]string) {
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, &labels)
+	}
+	return labels
 }
 
 func veto(r query.Veto) core.Veto {

@@ -34,11 +34,19 @@ func (w Writes) AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, erro
 	for i, tier := range f.Tiers {
 		tiers[i] = string(tier)
 	}
+	applications, err := selector(f.ApplicationLabels)
+	if err != nil {
+		return core.Freeze{}, err
+	}
+	environments, err := selector(f.EnvironmentLabels)
+	if err != nil {
+		return core.Freeze{}, err
+	}
 	row, err := w.Q.InsertFreeze(ctx, query.InsertFreezeParams{
 		OrganizationID: w.Entered, Tiers: tiers, EnvironmentIds: append([]int64{}, f.EnvironmentIDs...),
 		ApplicationIds: append([]int64{}, f.ApplicationIDs...), Rollbacks: f.Rollbacks, Reason: f.Reason, StartsAt: f.StartsAt, EndsAt: f.EndsAt,
 		BoundedFrom: f.BoundedFrom, PrincipalType: string(f.Author.Type), PrincipalID: f.Author.ID, PrincipalName: f.Author.Name,
-		CreatedAt: f.CreatedAt, Incident: f.Incident,
+		CreatedAt: f.CreatedAt, Incident: f.Incident, ApplicationLabels: applications, EnvironmentLabels: environments,
 	})
 	if err != nil {
 		return core.Freeze{}, pg.Classify(err, "add freeze")
@@ -51,6 +59,24 @@ func (w Writes) AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, erro
 		return made, err
 	}
 	return made, w.freezeEnds(ctx, made.ID, made.EndsAt)
+}
+
+// selector is labels that a scope asks of, as the table has them: null for none.
+func selector(labels map[string]string) (json.RawMessage, error) {
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(labels)
+	if err != nil {
+		return nil, fmt.Errorf("encode the labels of a freeze: %w", err)
+	}
+	return text, nil
+}
+
+// LabelledFreezes implements setup.Tx.
+func (w Writes) LabelledFreezes(ctx context.Context, at time.Time) ([]core.Freeze, error) {
+	rows, err := w.Q.LabelledFreezes(ctx, w.Entered, at)
+	return convert(rows, Freeze), pg.Classify(err, "lock freezes by label")
 }
 
 // LockFreeze implements freeze.Tx.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/feed"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/control"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -102,6 +103,9 @@ func (w Writes) FeedFreezes(ctx context.Context, since, now time.Time, most int)
 			all[i].Scope = append(all[i].Scope, "tier "+tier)
 		}
 		all[i].Scope = append(append(all[i].Scope, r.Environments...), r.Applications...)
+		all[i].Scope = append(all[i].Scope, core.Freeze{
+			ApplicationLabels: control.Labels(r.ApplicationLabels), EnvironmentLabels: control.Labels(r.EnvironmentLabels),
+		}.LabelWords()...)
 	}
 	return all, pg.Classify(err, "read freezes")
 }

@@ -279,5 +279,13 @@ func (w Writes) NotifiedFreeze(ctx context.Context, id int64) (notify.Freeze, er
 		f.Scope = append(f.Scope, "tier "+tier)
 	}
 	f.Scope = append(append(f.Scope, row.Environments...), row.Applications...)
+	var of core.Freeze
+	if row.ApplicationLabels != nil {
+		_ = json.Unmarshal(row.ApplicationLabels, &of.ApplicationLabels) // the table has objects of strings only
+	}
+	if row.EnvironmentLabels != nil {
+		_ = json.Unmarshal(row.EnvironmentLabels, &of.EnvironmentLabels)
+	}
+	f.Scope = append(f.Scope, of.LabelWords()...)
 	return f, nil
 }

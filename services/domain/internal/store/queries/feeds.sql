@@ -35,7 +35,7 @@ ORDER BY f.rollout_id DESC, f.id DESC LIMIT @most::integer;
 
 -- name: FeedFreezes :many
 -- Those that have not ended long ago, with the names of their scope: first those that are in force or will be, by when they begin.
-SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers,
+SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers, f.application_labels, f.environment_labels,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
 FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ends_at > @since

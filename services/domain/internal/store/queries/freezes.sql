@@ -1,6 +1,8 @@
 -- name: InsertFreeze :one
-INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident)
-VALUES (@organization_id, @tiers, @environment_ids, @application_ids, @rollbacks, @reason, @starts_at, @ends_at, @bounded_from, @principal_type, @principal_id, @principal_name, @created_at, @incident)
+INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident,
+    application_labels, environment_labels)
+VALUES (@organization_id, @tiers, @environment_ids, @application_ids, @rollbacks, @reason, @starts_at, @ends_at, @bounded_from, @principal_type, @principal_id, @principal_name, @created_at, @incident,
+    sqlc.narg(application_labels), sqlc.narg(environment_labels))
 RETURNING *;
 
 -- name: LockFreeze :one
@@ -16,14 +18,24 @@ UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AN
 -- Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
 SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id;
 
+-- name: LabelledFreezes :many
+-- Those by label that are not over. Locked, so that no passage is stopped by labels of before while they change.
+SELECT * FROM cd_freezes
+WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at AND num_nonnulls(application_labels, environment_labels) > 0
+ORDER BY id FOR UPDATE;
+
 -- name: OpenIncidents :many
 -- Those whose freezes are in force and cover an application in one of some environments.
 SELECT DISTINCT f.incident FROM cd_freezes f
 WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.starts_at <= @at AND f.ends_at > @at AND f.incident <> ''
   AND (cardinality(f.application_ids) = 0 OR @application_id::bigint = ANY(f.application_ids))
-  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 OR EXISTS (
+  AND (f.application_labels IS NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = @organization_id AND d.application_id = @application_id AND d.labels @> f.application_labels))
+  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 AND f.environment_labels IS NULL OR EXISTS (
     SELECT FROM cd_environments e WHERE e.organization_id = @organization_id AND e.id = ANY(@environments::bigint[])
-      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))))
+      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))
+      AND (f.environment_labels IS NULL OR EXISTS (
+        SELECT FROM cd_details d WHERE d.organization_id = @organization_id AND d.environment_id = e.id AND d.labels @> f.environment_labels))))
 ORDER BY f.incident;
 
 -- name: HoldFreezes :many

@@ -299,7 +299,7 @@ SELECT COALESCE(g.before_environment_id, 0)::bigint AS environment_id, g.quorum,
 FROM cd_rollout_gates g WHERE g.organization_id = @organization_id AND g.rollout_id = @rollout_id AND g.gate_id = @gate_id;
 
 -- name: NotifiedFreeze :one
-SELECT starts_at, ends_at, ended_at, reason, principal_name, tiers,
+SELECT starts_at, ends_at, ended_at, reason, principal_name, tiers, application_labels, environment_labels,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
 FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.id = @id;

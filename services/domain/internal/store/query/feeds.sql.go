@@ -109,7 +109,7 @@ func (q *Queries) FeedByDigest(ctx context.Context, organizationID int64, digest
 }
 
 const feedFreezes = `-- name: FeedFreezes :many
-SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers,
+SELECT f.id, f.starts_at, f.ends_at, f.ended_at, f.updated_at, f.tiers, f.application_labels, f.environment_labels,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
 FROM cd_freezes f WHERE f.organization_id = $1 AND f.ends_at > $2
@@ -124,14 +124,16 @@ type FeedFreezesParams struct {
 }
 
 type FeedFreezesRow struct {
-	ID           int64
-	StartsAt     time.Time
-	EndsAt       time.Time
-	EndedAt      *time.Time
-	UpdatedAt    time.Time
-	Tiers        []string
-	Environments []string
-	Applications []string
+	ID                int64
+	StartsAt          time.Time
+	EndsAt            time.Time
+	EndedAt           *time.Time
+	UpdatedAt         time.Time
+	Tiers             []string
+	ApplicationLabels json.RawMessage
+	EnvironmentLabels json.RawMessage
+	Environments      []string
+	Applications      []string
 }
 
 // Those that have not ended long ago, with the names of their scope: first those that are in force or will be, by when they begin.
@@ -156,6 +158,8 @@ func (q *Queries) FeedFreezes(ctx context.Context, arg FeedFreezesParams) ([]Fee
 			&i.EndedAt,
 			&i.UpdatedAt,
 			&i.Tiers,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
 			&i.Environments,
 			&i.Applications,
 		); err != nil {

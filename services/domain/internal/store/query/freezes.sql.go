@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -187,7 +188,7 @@ func (q *Queries) FreezeBypasses(ctx context.Context) (int64, error) {
 }
 
 const freezesByID = `-- name: FreezesByID :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []int64) ([]Freeze, error) {
@@ -217,6 +218,8 @@ func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []i
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Incident,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -229,7 +232,7 @@ func (q *Queries) FreezesByID(ctx context.Context, organizationID int64, ids []i
 }
 
 const freezesInForce = `-- name: FreezesInForce :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 ORDER BY ends_at, id
 `
 
 // Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
@@ -260,6 +263,8 @@ func (q *Queries) FreezesInForce(ctx context.Context, organizationID int64, at t
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Incident,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -348,26 +353,30 @@ func (q *Queries) HoldVetoes(ctx context.Context, organizationID int64, ids []in
 }
 
 const insertFreeze = `-- name: InsertFreeze :one
-INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-RETURNING organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident
+INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, principal_type, principal_id, principal_name, created_at, incident,
+    application_labels, environment_labels)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+    $15, $16)
+RETURNING organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels
 `
 
 type InsertFreezeParams struct {
-	OrganizationID int64
-	Tiers          []string
-	EnvironmentIds []int64
-	ApplicationIds []int64
-	Rollbacks      bool
-	Reason         string
-	StartsAt       time.Time
-	EndsAt         time.Time
-	BoundedFrom    time.Time
-	PrincipalType  string
-	PrincipalID    int64
-	PrincipalName  string
-	CreatedAt      time.Time
-	Incident       string
+	OrganizationID    int64
+	Tiers             []string
+	EnvironmentIds    []int64
+	ApplicationIds    []int64
+	Rollbacks         bool
+	Reason            string
+	StartsAt          time.Time
+	EndsAt            time.Time
+	BoundedFrom       time.Time
+	PrincipalType     string
+	PrincipalID       int64
+	PrincipalName     string
+	CreatedAt         time.Time
+	Incident          string
+	ApplicationLabels json.RawMessage
+	EnvironmentLabels json.RawMessage
 }
 
 func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Freeze, error) {
@@ -386,6 +395,8 @@ func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Fre
 		arg.PrincipalName,
 		arg.CreatedAt,
 		arg.Incident,
+		arg.ApplicationLabels,
+		arg.EnvironmentLabels,
 	)
 	var i Freeze
 	err := row.Scan(
@@ -406,6 +417,8 @@ func (q *Queries) InsertFreeze(ctx context.Context, arg InsertFreezeParams) (Fre
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Incident,
+		&i.ApplicationLabels,
+		&i.EnvironmentLabels,
 	)
 	return i, err
 }
@@ -479,6 +492,53 @@ func (q *Queries) InsertVeto(ctx context.Context, arg InsertVetoParams) (Veto, e
 	return i, err
 }
 
+const labelledFreezes = `-- name: LabelledFreezes :many
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes
+WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 AND num_nonnulls(application_labels, environment_labels) > 0
+ORDER BY id FOR UPDATE
+`
+
+// Those by label that are not over. Locked, so that no passage is stopped by labels of before while they change.
+func (q *Queries) LabelledFreezes(ctx context.Context, organizationID int64, at time.Time) ([]Freeze, error) {
+	rows, err := q.db.Query(ctx, labelledFreezes, organizationID, at)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Freeze
+	for rows.Next() {
+		var i Freeze
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.Tiers,
+			&i.EnvironmentIds,
+			&i.ApplicationIds,
+			&i.Rollbacks,
+			&i.Reason,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.BoundedFrom,
+			&i.EndedAt,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.PrincipalName,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Incident,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liftVeto = `-- name: LiftVeto :exec
 UPDATE cd_vetoes SET lifted_at = $1 WHERE organization_id = $2 AND id = $3
 `
@@ -489,7 +549,7 @@ func (q *Queries) LiftVeto(ctx context.Context, at *time.Time, organizationID in
 }
 
 const listFreezes = `-- name: ListFreezes :many
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes
 WHERE organization_id = $1 AND id > $2 AND id < $3 AND (NOT $4::boolean OR ended_at IS NULL AND ends_at > $5)
 ORDER BY CASE WHEN $6::boolean THEN -id ELSE id END
 LIMIT $7
@@ -540,6 +600,8 @@ func (q *Queries) ListFreezes(ctx context.Context, arg ListFreezesParams) ([]Fre
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Incident,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -552,7 +614,7 @@ func (q *Queries) ListFreezes(ctx context.Context, arg ListFreezesParams) ([]Fre
 }
 
 const lockFreeze = `-- name: LockFreeze :one
-SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident FROM cd_freezes WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockFreeze(ctx context.Context, organizationID int64, iD int64) (Freeze, error) {
@@ -576,6 +638,8 @@ func (q *Queries) LockFreeze(ctx context.Context, organizationID int64, iD int64
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Incident,
+		&i.ApplicationLabels,
+		&i.EnvironmentLabels,
 	)
 	return i, err
 }
@@ -630,9 +694,13 @@ const openIncidents = `-- name: OpenIncidents :many
 SELECT DISTINCT f.incident FROM cd_freezes f
 WHERE f.organization_id = $1 AND f.ended_at IS NULL AND f.starts_at <= $2 AND f.ends_at > $2 AND f.incident <> ''
   AND (cardinality(f.application_ids) = 0 OR $3::bigint = ANY(f.application_ids))
-  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 OR EXISTS (
+  AND (f.application_labels IS NULL OR EXISTS (
+    SELECT FROM cd_details d WHERE d.organization_id = $1 AND d.application_id = $3 AND d.labels @> f.application_labels))
+  AND (cardinality(f.tiers) + cardinality(f.environment_ids) = 0 AND f.environment_labels IS NULL OR EXISTS (
     SELECT FROM cd_environments e WHERE e.organization_id = $1 AND e.id = ANY($4::bigint[])
-      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))))
+      AND (cardinality(f.tiers) = 0 OR e.tier = ANY(f.tiers)) AND (cardinality(f.environment_ids) = 0 OR e.id = ANY(f.environment_ids))
+      AND (f.environment_labels IS NULL OR EXISTS (
+        SELECT FROM cd_details d WHERE d.organization_id = $1 AND d.environment_id = e.id AND d.labels @> f.environment_labels))))
 ORDER BY f.incident
 `
 

@@ -1164,6 +1164,10 @@ type Freeze struct {
 	UpdatedAt     time.Time
 	// What the incident is called that it is for, such as INC-99; empty for none. The incident is open while the freeze is in force.
 	Incident string
+	// The labels that an application has to have for the freeze to stop it; null limits nothing.
+	ApplicationLabels json.RawMessage
+	// The labels that an environment has to have for the freeze to stop what enters it; null limits nothing.
+	EnvironmentLabels json.RawMessage
 }
 
 type GateExpiry struct {

@@ -1811,21 +1811,23 @@ func (q *Queries) NotifiedEnvironments(ctx context.Context, organizationID int64
 }
 
 const notifiedFreeze = `-- name: NotifiedFreeze :one
-SELECT starts_at, ends_at, ended_at, reason, principal_name, tiers,
+SELECT starts_at, ends_at, ended_at, reason, principal_name, tiers, application_labels, environment_labels,
     (SELECT COALESCE(array_agg(e.name ORDER BY e.name), '{}') FROM cd_environments e WHERE e.organization_id = f.organization_id AND e.id = ANY(f.environment_ids))::text[] AS environments,
     (SELECT COALESCE(array_agg(a.name ORDER BY a.name), '{}') FROM cd_applications a WHERE a.organization_id = f.organization_id AND a.id = ANY(f.application_ids))::text[] AS applications
 FROM cd_freezes f WHERE f.organization_id = $1 AND f.id = $2
 `
 
 type NotifiedFreezeRow struct {
-	StartsAt      time.Time
-	EndsAt        time.Time
-	EndedAt       *time.Time
-	Reason        string
-	PrincipalName string
-	Tiers         []string
-	Environments  []string
-	Applications  []string
+	StartsAt          time.Time
+	EndsAt            time.Time
+	EndedAt           *time.Time
+	Reason            string
+	PrincipalName     string
+	Tiers             []string
+	ApplicationLabels json.RawMessage
+	EnvironmentLabels json.RawMessage
+	Environments      []string
+	Applications      []string
 }
 
 func (q *Queries) NotifiedFreeze(ctx context.Context, organizationID int64, iD int64) (NotifiedFreezeRow, error) {
@@ -1838,6 +1840,8 @@ func (q *Queries) NotifiedFreeze(ctx context.Context, organizationID int64, iD i
 		&i.Reason,
 		&i.PrincipalName,
 		&i.Tiers,
+		&i.ApplicationLabels,
+		&i.EnvironmentLabels,
 		&i.Environments,
 		&i.Applications,
 	)

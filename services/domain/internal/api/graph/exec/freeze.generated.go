@@ -4,6 +4,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
@@ -404,6 +405,52 @@ func (ec *executionContext) fieldContext_Freeze_applications(_ context.Context, 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Freeze_environmentLabels(ctx context.Context, field graphql.CollectedField, obj *model.Freeze) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Freeze_environmentLabels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentLabelsText(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Freeze_environmentLabels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Freeze", field, true, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _Freeze_applicationLabels(ctx context.Context, field graphql.CollectedField, obj *model.Freeze) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Freeze_applicationLabels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ApplicationLabelsText(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Freeze_applicationLabels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Freeze", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _Freeze_rollbacks(ctx context.Context, field graphql.CollectedField, obj *model.Freeze) (ret graphql.Marshaler) {
@@ -1473,7 +1520,7 @@ func (ec *executionContext) unmarshalInputStartFreezeInput(ctx context.Context, 
 		asMap["rollbacks"] = false
 	}
 
-	fieldsInOrder := [...]string{"tiers", "environments", "applications", "rollbacks", "reason", "incident", "startsAt", "endsAt"}
+	fieldsInOrder := [...]string{"tiers", "environments", "applications", "environmentLabels", "applicationLabels", "rollbacks", "reason", "incident", "startsAt", "endsAt"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1501,6 +1548,20 @@ func (ec *executionContext) unmarshalInputStartFreezeInput(ctx context.Context, 
 				return it, err
 			}
 			it.Applications = data
+		case "environmentLabels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("environmentLabels"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EnvironmentLabels = data
+		case "applicationLabels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("applicationLabels"))
+			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ApplicationLabels = data
 		case "rollbacks":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rollbacks"))
 			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
@@ -1909,6 +1970,16 @@ func (ec *executionContext) _Freeze(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "environmentLabels":
+			out.Values[i] = ec._Freeze_environmentLabels(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "applicationLabels":
+			out.Values[i] = ec._Freeze_applicationLabels(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "rollbacks":
 			out.Values[i] = ec._Freeze_rollbacks(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

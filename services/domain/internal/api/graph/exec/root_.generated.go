@@ -995,20 +995,22 @@ type ComplexityRoot struct {
 	}
 
 	Freeze struct {
-		Applications    func(childComplexity int) int
-		AuthorName      func(childComplexity int) int
-		CreatedAt       func(childComplexity int) int
-		EndedAt         func(childComplexity int) int
-		EndsAt          func(childComplexity int) int
-		Environments    func(childComplexity int) int
-		GlobalID        func(childComplexity int) int
-		InForce         func(childComplexity int) int
-		Incident        func(childComplexity int) int
-		Reason          func(childComplexity int) int
-		Rollbacks       func(childComplexity int) int
-		StartsAt        func(childComplexity int) int
-		StoppedRollouts func(childComplexity int) int
-		Tiers           func(childComplexity int) int
+		ApplicationLabelsText func(childComplexity int) int
+		Applications          func(childComplexity int) int
+		AuthorName            func(childComplexity int) int
+		CreatedAt             func(childComplexity int) int
+		EndedAt               func(childComplexity int) int
+		EndsAt                func(childComplexity int) int
+		EnvironmentLabelsText func(childComplexity int) int
+		Environments          func(childComplexity int) int
+		GlobalID              func(childComplexity int) int
+		InForce               func(childComplexity int) int
+		Incident              func(childComplexity int) int
+		Reason                func(childComplexity int) int
+		Rollbacks             func(childComplexity int) int
+		StartsAt              func(childComplexity int) int
+		StoppedRollouts       func(childComplexity int) int
+		Tiers                 func(childComplexity int) int
 	}
 
 	FreezeConnection struct {
@@ -6240,6 +6242,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ForgeStatus.State(childComplexity), true
 
+	case "Freeze.applicationLabels":
+		if e.ComplexityRoot.Freeze.ApplicationLabelsText == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.ApplicationLabelsText(childComplexity), true
 	case "Freeze.applications":
 		if e.ComplexityRoot.Freeze.Applications == nil {
 			break
@@ -6270,6 +6278,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Freeze.EndsAt(childComplexity), true
+	case "Freeze.environmentLabels":
+		if e.ComplexityRoot.Freeze.EnvironmentLabelsText == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Freeze.EnvironmentLabelsText(childComplexity), true
 	case "Freeze.environments":
 		if e.ComplexityRoot.Freeze.Environments == nil {
 			break
@@ -17168,6 +17182,10 @@ type Freeze implements Node {
   environments: [Environment!]!
   "The applications that it concerns; empty for all."
   applications: [Application!]!
+  "The labels that environments have to have, as an object of strings; null for any. An environment has to have all of them."
+  environmentLabels: JSON
+  "The labels that applications have to have, as an object of strings; null for any. An application has to have all of them."
+  applicationLabels: JSON
   "Whether it stops rollbacks, too."
   rollbacks: Boolean!
   "Why, as its author has given it."
@@ -17236,6 +17254,10 @@ input StartFreezeInput {
   environments: [String!] = []
   "By name or identifier; empty for all."
   applications: [String!] = []
+  "Only environments with all of these labels, as an object of strings such as {tier: \"critical\"}; null for any. Who stops being in the scope by a change of labels has to have the right to end the freeze."
+  environmentLabels: JSON
+  "Only applications with all of these labels, as an object of strings; null for any."
+  applicationLabels: JSON
   "Whether it stops rollbacks, too."
   rollbacks: Boolean = false
   "Why; shown to everybody who is stopped."
@@ -23021,6 +23043,10 @@ func (ec *executionContext) childFields_Freeze(ctx context.Context, field graphq
 		return ec.fieldContext_Freeze_environments(ctx, field)
 	case "applications":
 		return ec.fieldContext_Freeze_applications(ctx, field)
+	case "environmentLabels":
+		return ec.fieldContext_Freeze_environmentLabels(ctx, field)
+	case "applicationLabels":
+		return ec.fieldContext_Freeze_applicationLabels(ctx, field)
 	case "rollbacks":
 		return ec.fieldContext_Freeze_rollbacks(ctx, field)
 	case "reason":

@@ -30,6 +30,21 @@ func (f Freeze) AuthorName() string { return f.Author.Name }
 // Tiers are those that it concerns.
 func (f Freeze) Tiers() []core.Tier { return append([]core.Tier{}, f.Freeze.Tiers...) }
 
+// EnvironmentLabelsText are the labels of its environments as an object; nil for any.
+func (f Freeze) EnvironmentLabelsText() json.RawMessage { return labelsText(f.EnvironmentLabels) }
+
+// ApplicationLabelsText are the labels of its applications as an object; nil for any.
+func (f Freeze) ApplicationLabelsText() json.RawMessage { return labelsText(f.ApplicationLabels) }
+
+// labelsText are labels that something asks of as an object; nil for none.
+func labelsText(labels map[string]string) json.RawMessage {
+	if labels == nil {
+		return nil
+	}
+	text, _ := json.Marshal(labels) // a map of strings cannot fail
+	return text
+}
+
 // WrapFreeze wraps the domain's.
 func WrapFreeze(f core.Freeze) Freeze { return Freeze{f} }
 

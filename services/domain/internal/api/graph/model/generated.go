@@ -2019,6 +2019,10 @@ type StartFreezeInput struct {
 	Environments []string `json:"environments,omitempty"`
 	// By name or identifier; empty for all.
 	Applications []string `json:"applications,omitempty"`
+	// Only environments with all of these labels, as an object of strings such as {tier: "critical"}; null for any. Who stops being in the scope by a change of labels has to have the right to end the freeze.
+	EnvironmentLabels json.RawMessage `json:"environmentLabels,omitempty"`
+	// Only applications with all of these labels, as an object of strings; null for any.
+	ApplicationLabels json.RawMessage `json:"applicationLabels,omitempty"`
 	// Whether it stops rollbacks, too.
 	Rollbacks *bool `json:"rollbacks,omitempty"`
 	// Why; shown to everybody who is stopped.

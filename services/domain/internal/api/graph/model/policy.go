@@ -28,13 +28,7 @@ func (s PolicySet) GlobalID() string { return id.Format(KindPolicySet, s.ID) }
 func (PolicySet) IsNode() {}
 
 // LabelsText are the labels of its applications as an object; nil for another scope.
-func (s PolicySet) LabelsText() json.RawMessage {
-	if s.Labels == nil {
-		return nil
-	}
-	text, _ := json.Marshal(s.Labels) // a map of strings cannot fail
-	return text
-}
+func (s PolicySet) LabelsText() json.RawMessage { return labelsText(s.Labels) }
 
 // AuthorName is what the author was called then.
 func (s PolicySet) AuthorName() string { return s.Author.Name }

@@ -5,7 +5,7 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type FreezesData } from '../src/api/generated'
 import { newQueryClient } from '../src/api/hooks'
-import { FreezeBanner, FreezeButton, scopeWords } from '../src/parts/freeze'
+import { FreezeBanner, FreezeButton, scopeWords, selector } from '../src/parts/freeze'
 
 type Freeze = FreezesData['freezes']['nodes'][number]
 
@@ -22,6 +22,8 @@ const freeze = (given: Partial<Freeze>): Freeze => ({
   tiers: ['PRODUCTION'],
   environments: [],
   applications: [],
+  environmentLabels: null,
+  applicationLabels: null,
   ...given,
 })
 
@@ -37,6 +39,19 @@ beforeEach(() => {
 })
 afterEach(() => {
   vi.useRealTimers()
+})
+
+describe('a freeze by label (D49)', () => {
+  test('says which labels it asks of', () => {
+    const html = render(<FreezeBanner permissions={[]} />, [freeze({ tiers: [], environmentLabels: { region: 'eu' }, applicationLabels: { tier: 'critical', team: 'web' } })])
+    expect(html).toContain('environments with region=eu; applications with team=web, tier=critical')
+  })
+  test('labels are read as people write them, and others are errors', () => {
+    expect(selector('tier=critical, team=web')).toEqual({ tier: 'critical', team: 'web' })
+    expect(selector(' ')).toBeNull()
+    expect(() => selector('critical')).toThrow('“critical” is no label')
+    expect(() => selector(',')).toThrow('is no label')
+  })
 })
 
 describe('the banner', () => {

@@ -706,6 +706,8 @@ export interface StartFreezeInput {
   tiers?: Array<Tier> | null
   environments?: Array<string> | null
   applications?: Array<string> | null
+  environmentLabels?: unknown | null
+  applicationLabels?: unknown | null
   rollbacks?: boolean | null
   reason: string
   incident?: string | null
@@ -6276,11 +6278,13 @@ export interface FreezesData {
         id: string
         name: string
       }>
+      environmentLabels: unknown | null
+      applicationLabels: unknown | null
     }>
   }
 }
 export type FreezesVariables = Record<string, never>
-export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason incident author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } } } }' }
+export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason incident author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } environmentLabels applicationLabels } } }' }
 
 export interface StartFreezeData {
   startFreeze: {

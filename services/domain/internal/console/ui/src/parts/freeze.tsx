@@ -3,6 +3,7 @@ import { useState } from 'react'
 import { accepted, ask } from '../api/client'
 import { BypassFreeze, EndFreeze, Freezes, PinEnvironment, StartFreeze, UnpinEnvironment, type FreezesData, type Permission } from '../api/generated'
 import { useAsk } from '../api/hooks'
+import { lines, parseLines, type Values } from '../logic/details'
 import { Confirm } from './confirm'
 import { Countdown } from './countdown'
 import { Icon } from './icon'
@@ -11,8 +12,17 @@ import { Ago } from './time'
 type Freeze = FreezesData['freezes']['nodes'][number]
 
 /** What a freeze concerns, in a few words. */
-export function scopeWords(f: Pick<Freeze, 'tiers' | 'environments' | 'applications' | 'rollbacks'>): string {
-  const parts = [f.tiers.map((t) => t.toLowerCase()), f.environments.map((e) => e.name), f.applications.map((a) => a.name)].filter((p) => p.length > 0).map((p) => p.join(', '))
+export function scopeWords(f: Pick<Freeze, 'tiers' | 'environments' | 'applications' | 'environmentLabels' | 'applicationLabels' | 'rollbacks'>): string {
+  const labelled = (what: string, labels: unknown) => (labels ? [`${what} with ${lines(labels as Values).replaceAll('\n', ', ')}`] : [])
+  const parts = [
+    f.tiers.map((t) => t.toLowerCase()),
+    f.environments.map((e) => e.name),
+    f.applications.map((a) => a.name),
+    labelled('environments', f.environmentLabels),
+    labelled('applications', f.applicationLabels),
+  ]
+    .filter((p) => p.length > 0)
+    .map((p) => p.join(', '))
   return `${parts.length > 0 ? parts.join('; ') : 'everything'}${f.rollbacks ? ', with rollbacks' : ''}`
 }
 
@@ -65,6 +75,14 @@ export function FreezeBanner({ permissions }: { permissions: Permission[] }) {
   )
 }
 
+/** Labels as people write them, such as tier=critical, team=web; null for none. Something else is an error before anything is frozen. */
+export function selector(text: string): Values | null {
+  if (text.trim() === '') return null
+  const { values, wrong } = parseLines(text.replaceAll(',', '\n'))
+  if (wrong !== undefined || Object.keys(values).length === 0) throw new Error(`“${wrong ?? text}” is no label; expected one such as tier=critical.`)
+  return values
+}
+
 const lengths = [1, 4, 8, 24, 72]
 
 /** One button that freezes a scope; without one, all of the organization. */
@@ -73,6 +91,7 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
   const [hours, setHours] = useState(4)
   const [rollbacks, setRollbacks] = useState(false)
   const [incident, setIncident] = useState('')
+  const [labels, setLabels] = useState({ environments: '', applications: '' })
   const query = useAsk(Freezes, {}, { enabled: open })
   return (
     <>
@@ -88,7 +107,8 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
           onClose={() => setOpen(false)}
           send={async (reason) => {
             const endsAt = new Date(Date.now() + hours * 3_600_000).toISOString()
-            accepted((await ask(StartFreeze, { input: { ...scope, rollbacks, reason, incident: incident.trim() || null, endsAt } })).startFreeze)
+            const asked = { environmentLabels: selector(labels.environments), applicationLabels: selector(labels.applications) }
+            accepted((await ask(StartFreeze, { input: { ...scope, ...asked, rollbacks, reason, incident: incident.trim() || null, endsAt } })).startFreeze)
             await query.refetch()
           }}
         >
@@ -110,6 +130,23 @@ export function FreezeButton({ scope, name }: { scope: { environments?: string[]
               <input type="checkbox" checked={rollbacks} onChange={(e) => setRollbacks(e.target.checked)} /> Stop rollbacks, too
             </label>
           </p>
+          {!scope.environments && (
+            <p>
+              <label>
+                Only environments with the labels{' '}
+                <input value={labels.environments} placeholder="region=eu" onChange={(e) => setLabels({ ...labels, environments: e.target.value })} />
+              </label>
+            </p>
+          )}
+          {!scope.applications && (
+            <p>
+              <label>
+                Only applications with the labels{' '}
+                <input value={labels.applications} placeholder="tier=critical, team=web" onChange={(e) => setLabels({ ...labels, applications: e.target.value })} />
+              </label>{' '}
+              <span className="faint">All have to match; empty for any.</span>
+            </p>
+          )}
           <p>
             <label>
               Incident <input value={incident} maxLength={100} placeholder="INC-99" onChange={(e) => setIncident(e.target.value)} />
