@@ -381,3 +381,19 @@ func TestStaleDriftBeginsNothing(t *testing.T) {
 	w.commits(w.active())
 	w.want(stale(), "a rollout has changed something there since")
 }
+
+// R4-11: a driver that names an object without its kind, or a file by its path, is understood; replicas of before are told from those of now
+// by the list, which they leave as it is.
+func TestDriftOfFilesAndOfObjectsWithoutAKind(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], event.ChangedThing{Kind: "other", Action: "changed", Object: "api"},
+		event.ChangedThing{Kind: "image", Action: "changed", Object: "apps/x/values.yaml", Detail: "→ a:1"})
+	w.want(w.drifts(), "api differs, apps/x/values.yaml differs (image → a:1)")
+	w.want(w.objects(), `[{"how": "different", "kind": "", "name": "api"}, `+
+		`{"how": "different", "kind": "", "name": "apps/x/values.yaml", "differs": ["image → a:1"]}]`)
+	_, err := w.pool.Exec(t.Context(), `UPDATE cd_application_environment_reconciliations SET drift = '', objects = '[{"how": "different"}]'`)
+	w.ok(err)
+	w.want(w.objects(), `[{"how": "different"}]`)
+}

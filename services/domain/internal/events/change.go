@@ -285,19 +285,22 @@ func compared(c *event.Comparison) *core.Comparison {
 		kept.Things[i] = planner.Thing{
 			Kind: planner.Kind(t.Kind), Action: t.Action, Object: t.Object, Namespace: t.Namespace, Detail: t.Detail, Held: held(t),
 		}
-		if t.Held == nil && kept.Things[i].Held != nil {
+		if kept.Things[i].Held != nil && strings.HasPrefix(t.Detail, othersManage) { // the words are for replicas of before
 			kept.Things[i].Detail = ""
 		}
 	}
 	return &kept
 }
 
+// othersManage begins the detail of a thing that says in words what others have taken over.
+const othersManage = "others manage "
+
 // held are the fields of a thing that others have taken over. Programs of before name them in words.
 func held(t event.ChangedThing) (all []drift.Held) {
 	for _, f := range t.Held {
 		all = append(all, drift.Held{Path: f.Path, Manager: f.Manager})
 	}
-	if words, before := strings.CutPrefix(t.Detail, "others manage "); before && all == nil {
+	if words, before := strings.CutPrefix(t.Detail, othersManage); before && all == nil {
 		for path := range strings.SplitSeq(words, ", ") {
 			all = append(all, drift.Held{Path: path})
 		}
@@ -312,7 +315,7 @@ func drifted(d event.ApplicationEnvironmentReconciled) drift.List {
 	}
 	var all drift.List
 	for _, o := range d.Objects {
-		one := drift.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, How: drift.How(o.How)}
+		one := drift.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, How: drift.How(o.How), Code: o.Code}
 		if o.Detail != "" {
 			one.Differs = []string{o.Detail}
 		}

@@ -4535,13 +4535,17 @@ CREATE OR REPLACE FUNCTION cd_list_drift()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF (NEW.drift = '') <> (NEW.objects = '[]') OR TG_OP = 'UPDATE' AND NEW.drift <> OLD.drift AND NEW.objects = OLD.objects THEN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.objects = '[]' THEN
+            NEW.objects := cd_drift_in_words(NEW.drift);
+        END IF;
+    ELSIF NEW.drift <> OLD.drift AND NEW.objects = OLD.objects THEN
         NEW.objects := cd_drift_in_words(NEW.drift);
     END IF;
     RETURN NEW;
 END $function$;
 COMMENT ON FUNCTION cd_list_drift IS
-    'Replicas of before store no list.';
+    'Replicas of before store no list: the words change without it.';
 
 CREATE OR REPLACE FUNCTION cd_load(OUT handoffs_due bigint, OUT handoffs_oldest_seconds double precision, OUT gates_waiting bigint, OUT gates_oldest_seconds double precision)
  RETURNS record

@@ -71,48 +71,62 @@ func drift(w Watch, app Object) (string, []any) {
 			return outOfSync(app) + listed(objects), objects
 		}
 	}
-	how, sentence := "different", driftOfApplication(w, app)
+	how := "different"
+	code, sentence := driftOfApplication(w, app)
 	if sentence == "" {
 		return "", nil
 	}
 	if app == nil {
 		how = "missing"
 	}
-	return sentence, []any{map[string]any{"kind": w.Kind.Kind, "namespace": w.Namespace, "name": w.Name, "how": how, "detail": sentence}}
+	return sentence, []any{map[string]any{
+		"kind": w.Kind.Kind, "namespace": w.Namespace, "name": w.Name, "how": how, "code": code, "detail": sentence,
+	}}
 }
+
+// The kinds of drift of an Application as a whole.
+const (
+	driftAbsent    = "absent"
+	driftAutomatic = "automatic"
+	driftRevision  = "revision"
+	driftOutOfSync = "out_of_sync"
+)
 
 func outOfSync(app Object) string {
 	return "it is out of sync with " + app.text("status", "sync", "revision")
 }
 
 // isOutOfSync reports whether all that differs is what Argo CD finds out of sync.
-func isOutOfSync(w Watch, app Object) bool { return driftOfApplication(w, app) == outOfSync(app) }
+func isOutOfSync(w Watch, app Object) bool {
+	code, _ := driftOfApplication(w, app)
+	return code == driftOutOfSync
+}
 
-// driftOfApplication describes the drift of an Application as a whole.
-func driftOfApplication(w Watch, app Object) string {
+// driftOfApplication describes the drift of an Application as a whole, and of what kind it is.
+func driftOfApplication(w Watch, app Object) (code, sentence string) {
 	state := app.object("status", "operationState")
 	revision := app.text("status", "sync", "revision")
 	switch {
 	case app == nil:
 		if w.Expected == "" {
-			return "" // nothing was deployed yet (E56)
+			return "", "" // nothing was deployed yet (E56)
 		}
-		return w.ref().String() + " does not exist"
+		return driftAbsent, w.ref().String() + " does not exist"
 	case isAutomatic(app):
-		return "automated sync is on (spec.syncPolicy.automated)"
+		return driftAutomatic, "automated sync is on (spec.syncPolicy.automated)"
 	case app.object("operation") != nil || state != nil && !isFinished(state.text("phase")):
-		return ""
+		return "", ""
 	case w.Expected == "" || revision == "":
-		return ""
+		return "", ""
 	case revision != w.Expected:
 		if byUs(state, revision) {
-			return "" // the control plane does not know the new revision yet
+			return "", "" // the control plane does not know the new revision yet
 		}
-		return fmt.Sprintf("it is at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
+		return driftRevision, fmt.Sprintf("it is at %s, expected %s; the last sync was started by %s", revision, w.Expected, initiator(nil, state))
 	case app.text("status", "sync", "status") == "OutOfSync":
-		return outOfSync(app)
+		return driftOutOfSync, outOfSync(app)
 	default:
-		return ""
+		return "", ""
 	}
 }
 

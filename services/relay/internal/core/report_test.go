@@ -134,10 +134,10 @@ func TestTheObjectsThatDiffer(t *testing.T) {
 		"very many":         {outOfSync(many), "", 100},
 		"none is named": {
 			outOfSync(""),
-			"map[detail:it is out of sync with " + revision + " how:different kind:Application name:shop namespace:argocd]", 1,
+			"map[code:out_of_sync detail:it is out of sync with " + revision + " how:different kind:Application name:shop namespace:argocd]", 1,
 		},
 		"it is gone": {
-			"", "map[detail:Application argocd/shop does not exist how:missing kind:Application name:shop namespace:argocd]", 1,
+			"", "map[code:absent detail:Application argocd/shop does not exist how:missing kind:Application name:shop namespace:argocd]", 1,
 		},
 	} {
 		w := Watch{
@@ -147,6 +147,26 @@ func TestTheObjectsThatDiffer(t *testing.T) {
 		objects, _ := report(w, object(t, tc.app))["objects"].([]any)
 		if len(objects) != tc.count || tc.first != "" && fmt.Sprint(objects[0]) != tc.first {
 			t.Errorf("%s: got %d objects, first of %v; want %d and %s", name, len(objects), objects[:min(len(objects), 1)], tc.count, tc.first)
+		}
+	}
+}
+
+// R4-10, R4-11: each kind of drift of an Application as a whole has a code of its own, which does not depend on revisions.
+func TestTheKindOfDriftOfAnApplication(t *testing.T) {
+	t.Parallel()
+	for want, app := range map[string]string{
+		"absent":      "",
+		"automatic":   `{"spec":{"syncPolicy":{"automated":{}}}}`,
+		"revision":    `{"status":{"sync":{"revision":"b","status":"Synced"}}}`,
+		"out_of_sync": `{"status":{"sync":{"revision":"a","status":"OutOfSync"}}}`,
+	} {
+		w := Watch{Report: ReportReconciliation, Expected: "a", Selection: Selection{Kind: applicationKind, Namespace: "argocd", Name: "shop"}}
+		objects, _ := report(w, object(t, app))["objects"].([]any)
+		if len(objects) != 1 {
+			t.Fatalf("%s: got %v", want, objects)
+		}
+		if one, _ := objects[0].(map[string]any); one["code"] != want {
+			t.Errorf("got %v, want the code %s", one, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package drift
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -64,5 +65,71 @@ func TestTheKeyOfDrift(t *testing.T) {
 	}
 	if !change(func(o *Object) { o.Held = []Held{{Path: "spec"}} }).TakenOver() || (List{one}).TakenOver() || InWords("it (others manage spec)").TakenOver() {
 		t.Error("what others hold is not what the list says")
+	}
+}
+
+// R4-11: what a driver names is an object with its kind, or a file with its path; a list that is not empty never has an empty sentence.
+func TestWhatADriverNames(t *testing.T) {
+	t.Parallel()
+	for object, want := range map[string]Object{
+		"Deployment/api":     {Kind: "Deployment", Name: "api"},
+		"api":                {Name: "api"},
+		"values.yaml":        {Name: "values.yaml"},
+		"apps/values.yaml":   {Name: "apps/values.yaml"},
+		"apps/x/values.yaml": {Name: "apps/x/values.yaml"},
+		"Apps/x/values.yaml": {Name: "Apps/x/values.yaml"},
+		"/values.yaml":       {Name: "/values.yaml"},
+		"Deployment/":        {Name: "Deployment/"},
+	} {
+		got := Named(object)
+		if got.Kind != want.Kind || got.Name != want.Name {
+			t.Errorf("%s: got kind %q and name %q", object, got.Kind, got.Name)
+		}
+		got.How = Different
+		if sentence := (List{got}).Sentence(); sentence != object+" differs" {
+			t.Errorf("%s: the sentence is %q", object, sentence)
+		}
+	}
+	for _, o := range []Object{{}, {How: Different}, {Kind: "api", How: Extra}} {
+		if (List{o}).Sentence() == "" {
+			t.Errorf("%v has no sentence", o)
+		}
+	}
+}
+
+// R4-10, R4-11: the kind of difference is part of what drift is about.
+func TestTheKindOfDifferenceCounts(t *testing.T) {
+	t.Parallel()
+	of := func(code, detail string) List {
+		return List{}.Add(Object{Kind: "Application", Name: "shop", How: Different, Code: code, Differs: []string{detail}})
+	}
+	if of("automatic", "a").Key() == of("revision", "a").Key() || of("revision", "a").Key() != of("revision", "b").Key() {
+		t.Error("the code does not count, or the detail does")
+	}
+	if of("", "a").Key() != of("", "b").Key() {
+		t.Error("without a code, the detail counts")
+	}
+}
+
+// R4-11: however many managers, fields and details there are, and however long, what is shown is bounded.
+func TestTheTextsOfDriftAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 1000)
+	var all List
+	for i := range 100 {
+		o := Object{Kind: "Deployment", Name: fmt.Sprint(i), How: Different, Differs: []string{long}}
+		for j := range 120 {
+			o.Held = append(o.Held, Held{Path: long, Manager: fmt.Sprint(i, "-", j, long)})
+		}
+		all = all.Add(o)
+	}
+	if got := all.Managers(); len(got) != 11 || got[10] != "and 9990 more" {
+		t.Errorf("got %d managers", len(got))
+	}
+	if n := len([]rune(all[0].Held[0].Manager)); n != 301 || len(all[0].Held) != 100 {
+		t.Errorf("a manager has %d characters, of %d fields", n, len(all[0].Held))
+	}
+	if n := len([]rune(all.Sentence())); n > 4001 {
+		t.Errorf("the sentence has %d characters", n)
 	}
 }

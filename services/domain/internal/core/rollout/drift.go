@@ -145,8 +145,13 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	}
 	at := slices.IndexFunc(p.stops, func(s stop) bool { return s.environment.ID == place.EnvironmentID })
 	if at < 0 || !p.stops[at].driver.FindsDrift || p.stops[at].fleet != nil || p.stops[at].step.RunsJobs() {
-		*look = look.Answered() // nobody looks any more
-		return time.Time{}, nil
+		// What a look has found stays shown, as of then; what an observer reports is not concerned.
+		*look = look.Answered()
+		seen, err := tx.Reconciliations(ctx, organization, []int64{place.ID})
+		if found, exists := seen[place.ID]; exists && look.AskedAt != nil && !found.ObservedAt.After(*look.AskedAt) {
+			*look = look.Failed(now, core.NobodyLooks)
+		}
+		return time.Time{}, err
 	}
 	deployed, why, err := p.asDeployed(ctx, tx, p.stops[at])
 	if err != nil {
@@ -315,8 +320,8 @@ func (u *UseCases) lookFailed(ctx context.Context, tx Tx, c cause, p core.Previe
 // differing is what a driver has found to differ, by object. What a deploy would add is missing, and what it would remove is extra.
 func differing(c core.Comparison) (all drift.List) {
 	for _, t := range c.Things {
-		kind, name, _ := strings.Cut(t.Object, "/")
-		o := drift.Object{Kind: kind, Namespace: t.Namespace, Name: name, How: drift.Different, Held: t.Held}
+		o := drift.Named(t.Object)
+		o.Namespace, o.How, o.Held = t.Namespace, drift.Different, t.Held
 		switch t.Action {
 		case "added":
 			o.How = drift.Missing

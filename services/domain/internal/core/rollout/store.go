@@ -381,6 +381,8 @@ type Tx interface {
 	DueDriftLook(ctx context.Context, at time.Time) (core.DriftLook, bool, error)
 	DriftLook(ctx context.Context, applicationEnvironment int64) (core.DriftLook, bool, error)
 	SaveDriftLook(ctx context.Context, l core.DriftLook) error
+	// Reconciliations are what is known to differ, by application environment.
+	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
 	// DeployedLast is with what the version set was deployed that is live; false for nothing.
 	DeployedLast(ctx context.Context, application, environment int64) (core.DeployedLast, bool, error)
 	// ForgetDriftPreviews deletes previews by which was searched for drift, of before an instant.

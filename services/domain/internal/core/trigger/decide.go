@@ -24,7 +24,7 @@ const (
 	signalsKept = 90 * 24 * time.Hour
 	// maxRepairs is the limit of repairs of drift within an hour.
 	maxRepairs = 3
-	// patience is how long an observation is waited for by looking often, and rarely the delay after that.
+	// patience is how long an observer is waited for, and a look by deciding often; rarely is the delay after that.
 	patience = time.Hour
 	rarely   = 10 * time.Minute
 	// forgottenAtOnce limits how many old decisions are deleted with each new one.
@@ -415,13 +415,13 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 			return d.waits(end, "%q differs, and rollout_%d ended %s ago: drift counts from %s after a rollout", environment, r.ID,
 				d.now.Sub(*r.FinishedAt).Round(time.Second), window), nil
 		}
-		// An observation from before the end of the rollout is about what it has replaced.
-		if !seen.ObservedAt.After(*r.FinishedAt) {
-			return d.waits(d.later(), "what differs in %q was observed at %s, before rollout_%d ended", environment, stamp(seen.ObservedAt), r.ID), nil
-		}
 	}
-	// What nobody can look at any more may not differ any more. It waits: the same drift would not be signalled again.
+	// What nobody can look at any more may not differ any more. It waits as long as looks are made: the same drift would not be signalled
+	// again. An observer may never report again, so the wait for one ends.
 	if why := seen.StaleReason(); why != "" {
+		if seen.NobodyLooks() || !seen.Looked() && d.now.Sub(d.signals[0].At) > patience {
+			return d.declines("what differs in %q was observed at %s, and not since: %s", environment, stamp(seen.ObservedAt), why), nil
+		}
 		return d.waits(d.later(), "what differs in %q was observed at %s: %s", environment, stamp(seen.ObservedAt), why), nil
 	}
 	if seen.Objects.TakenOver() {

@@ -20,13 +20,17 @@ COMMENT ON FUNCTION cd_drift_in_words IS 'A list of what was only said in words,
 -- +goose StatementBegin
 CREATE FUNCTION cd_list_drift() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (NEW.drift = '') <> (NEW.objects = '[]') OR TG_OP = 'UPDATE' AND NEW.drift <> OLD.drift AND NEW.objects = OLD.objects THEN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.objects = '[]' THEN
+            NEW.objects := cd_drift_in_words(NEW.drift);
+        END IF;
+    ELSIF NEW.drift <> OLD.drift AND NEW.objects = OLD.objects THEN
         NEW.objects := cd_drift_in_words(NEW.drift);
     END IF;
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION cd_list_drift IS 'Replicas of before store no list.';
+COMMENT ON FUNCTION cd_list_drift IS 'Replicas of before store no list: the words change without it.';
 CREATE TRIGGER cd_application_environment_reconciliations_list_drift BEFORE INSERT OR UPDATE OF drift, objects
     ON cd_application_environment_reconciliations FOR EACH ROW EXECUTE FUNCTION cd_list_drift();
 
