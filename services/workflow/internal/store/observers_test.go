@@ -123,9 +123,18 @@ func TestAnObserverReportsChanges(t *testing.T) {
 	if err := reported(newer, 7, 11, healthy); err != nil {
 		t.Fatal(err)
 	}
+	// R4-10: what is as before is said once more after a new registration, such as by a rollout, so that it is known to be so still.
+	o.Name = "api-3"
+	newest := register(o, true)
+	for second := 12; second < 15; second++ {
+		if err := reported(newest, 7, second, healthy); err != nil {
+			t.Fatal(err)
+		}
+	}
 	want := []string{
 		"healthy:  2026-03-25T10:00:01Z", "degraded: timed out 2026-03-25T10:00:05Z",
 		"unknown: no rights 2026-03-25T10:00:06Z", "healthy:  2026-03-25T10:00:11Z",
+		"healthy:  2026-03-25T10:00:12Z",
 	}
 	if diff := cmp.Diff(want, b.reports(event.TypeServiceHealthObserved)); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)

@@ -164,7 +164,7 @@ const saveObserver = `-- name: SaveObserver :execrows
 INSERT INTO observer AS o (organization, key, agent, spec, created_at)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (organization, key) DO UPDATE
-SET version = o.version + 1, agent = excluded.agent, spec = excluded.spec
+SET version = o.version + 1, agent = excluded.agent, spec = excluded.spec, report = NULL
 WHERE o.agent <> excluded.agent OR o.spec::text <> excluded.spec::text
 `
 
@@ -176,7 +176,8 @@ type SaveObserverParams struct {
 	CreatedAt    time.Time
 }
 
-// Registering the same observer again is a no-op, which keeps its last report.
+// Registering the same observer again is a no-op, which keeps its last report. After another registration, what is observed is news even if it
+// is as before: it is about what was deployed meanwhile. The time stays, as reports that are late are to change nothing.
 func (q *Queries) SaveObserver(ctx context.Context, arg SaveObserverParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveObserver,
 		arg.Organization,
