@@ -49,6 +49,14 @@ export function Cell({ cell, application }: { cell: CellFields; application: str
           </span>
         </span>
       )}
+      {reconciliation && !reconciliation.drift && reconciliation.staleReason && (
+        <span className="notready">
+          <Icon name="drift" />
+          <span>
+            No drift as of <Ago at={reconciliation.observedAt} />: {reconciliation.staleReason}
+          </span>
+        </span>
+      )}
       {readiness !== 'READY' && (
         <span className={readiness === 'PENDING' ? 'faint' : 'notready'}>
           <Icon name={readiness === 'PENDING' ? 'moving' : 'degraded'} /> {stateWord(readiness)}
