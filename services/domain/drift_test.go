@@ -290,13 +290,85 @@ func TestFieldsOfOthersAreNotRepaired(t *testing.T) {
 	w.now.Advance(6 * time.Minute)
 	w.finds(w.looks()[0], event.ChangedThing{Kind: "config_map", Action: "changed", Object: "ConfigMap/a"}, event.ChangedThing{
 		Kind: "pod_template", Action: "changed", Object: "Deployment/api", Namespace: "shop",
-		Held: []event.HeldField{{Path: "spec.replicas", Manager: "hpa"}},
+		Held: []event.HeldField{{Path: "spec.replicas", Manager: "hpa"}}, Detail: "others manage spec.replicas", // for replicas of before
 	})
 	w.want(w.drifts(), "Deployment/api differs (hpa manages spec.replicas), ConfigMap/a differs")
 	w.want(w.decide(), []string{`declined: others (hpa) manage fields of what differs in "production", and a deploy takes nothing from them`})
 	w.want(w.rolloutCount(), 1)
 	w.want(w.objects(), `[{"how": "different", "kind": "ConfigMap", "name": "a"}, `+
 		`{"how": "different", "held": [{"path": "spec.replicas", "manager": "hpa"}], "kind": "Deployment", "name": "api", "namespace": "shop"}]`)
+}
+
+// R4-10: drift of other kinds of one Application is another cause, and begins another repair.
+func TestOtherKindsOfDriftOfAnApplication(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	place := w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID))
+	for _, one := range []string{"automatic", "revision", "revision", "out_of_sync"} {
+		w.now.Advance(time.Hour)
+		w.report(event.ApplicationEnvironmentReconciled{
+			ApplicationEnvironmentID: int64(place), Drift: one, ObservedAt: w.now.Now().Format(time.RFC3339Nano),
+			Objects: []event.DriftedObject{{Kind: "Application", Name: "shop", How: "different", Detail: w.now.Now().String(), Code: one}},
+		})
+	}
+	w.want(w.countOf(`SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'drift:%'`), 3)
+}
+
+// R4-10: an observation of before a rollout is waited for, for an hour, as an observer may never report again; then it is left to people.
+func TestTheWaitForAnObserverEnds(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.now.Advance(6 * time.Minute)
+	place := w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID))
+	w.trigger(core.TriggerDrift, `{}`)
+	found := w.now.Now()
+	w.report(event.ApplicationEnvironmentReconciled{
+		ApplicationEnvironmentID: int64(place), Drift: "automated sync is on", ObservedAt: found.Format(time.RFC3339Nano),
+	})
+	w.commits(w.rollout(w.release(2)))
+	w.now.Advance(30 * time.Minute)
+	at := `what differs in "production" was observed at ` + found.UTC().Format(time.RFC3339)
+	w.want(w.decide(), []string{"waiting: " + at + ": a rollout has changed something there since"})
+	w.now.Advance(40 * time.Minute)
+	w.want(w.decide(), []string{"declined: " + at + ", and not since: a rollout has changed something there since"})
+}
+
+// R4-11: drift that a look has found where nobody looks any more is shown as of then, and not repaired; and that looks fail is said where
+// nothing differed before.
+func TestDriftWhereNobodyLooks(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	place := int64(w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID)))
+	stale := func() string {
+		seen, err := w.view.Reconciliations(t.Context(), org, []int64{place})
+		w.ok(err)
+		return seen[place].StaleReason()
+	}
+	w.finds(w.looks()[0])
+	w.want(stale(), "")
+	w.now.Advance(10 * time.Minute)
+	w.report(event.WorkflowFailed{WorkflowID: "preview-" + itoa(w.looks()[0]), Error: "no agent"})
+	w.want(stale(), "looking again failed: no agent")
+	w.now.Advance(10 * time.Minute)
+	w.finds(w.looks()[0], replicas())
+	w.want(stale(), "")
+	agent, _, err := w.access.RegisterAgent(t.Context(), user(), "eu")
+	w.ok(err)
+	_, err = w.access.SetAgentLabels(t.Context(), user(), agent.ID, map[string]string{"region": "eu"})
+	w.ok(err)
+	_, err = w.pool.Exec(t.Context(), `ALTER TABLE cd_environment_driver_bindings DISABLE TRIGGER USER`)
+	w.ok(err)
+	_, err = w.pool.Exec(t.Context(), `UPDATE cd_environment_driver_bindings SET fleet = $1 WHERE environment_id = $2`, twoWaves, w.production.ID)
+	w.ok(err)
+	w.now.Advance(10 * time.Minute)
+	w.want(len(w.looks()), 0)
+	w.want(stale(), core.NobodyLooks)
+	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
+	decided := w.decide()
+	w.want(len(decided) == 1 && strings.HasPrefix(decided[0], "declined: ") && strings.HasSuffix(decided[0], core.NobodyLooks), true)
 }
 
 // objects is what is stored to differ in production.

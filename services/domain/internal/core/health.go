@@ -53,7 +53,7 @@ func (r Reconciliation) Drift() string { return r.Objects.Sentence() }
 // StaleReason is why what differs may not differ any more, or why something may differ by now; empty if it was observed as it is.
 func (r Reconciliation) StaleReason() string {
 	switch {
-	case r.NobodyLooks() && r.LookFailedAt.After(r.ObservedAt):
+	case r.LookFailure == NobodyLooks && r.LookFailedAt != nil && r.LookFailedAt.After(r.ObservedAt):
 		return NobodyLooks
 	case len(r.Objects) > 0 && r.ChangedAt != nil && !r.ObservedAt.After(*r.ChangedAt):
 		return "a rollout has changed something there since"
@@ -67,12 +67,9 @@ func (r Reconciliation) StaleReason() string {
 // NobodyLooks is why a look fails where the driver finds no drift any more, such as where jobs or fleets are deployed now.
 const NobodyLooks = "nobody looks there any more"
 
-// NobodyLooks reports whether no look will ever find out what differs.
-func (r Reconciliation) NobodyLooks() bool { return r.LookFailedAt != nil && r.LookFailure == NobodyLooks }
-
 // Looked reports whether looks are made there, of which the last one has failed since the observation.
 func (r Reconciliation) Looked() bool {
-	return r.LookFailedAt != nil && r.LookFailedAt.After(r.ObservedAt) && !r.NobodyLooks()
+	return r.LookFailedAt != nil && r.LookFailedAt.After(r.ObservedAt) && r.LookFailure != NobodyLooks
 }
 
 // DriftLook is when an application environment is examined for drift (R4-11).

@@ -419,7 +419,7 @@ func (d *decision) repair(ctx context.Context, environment string, set int64, se
 	// What nobody can look at any more may not differ any more. It waits as long as looks are made: the same drift would not be signalled
 	// again. An observer may never report again, so the wait for one ends.
 	if why := seen.StaleReason(); why != "" {
-		if seen.NobodyLooks() || !seen.Looked() && d.now.Sub(d.signals[0].At) > patience {
+		if why == core.NobodyLooks || !seen.Looked() && d.now.Sub(d.signals[0].At) > patience {
 			return d.declines("what differs in %q was observed at %s, and not since: %s", environment, stamp(seen.ObservedAt), why), nil
 		}
 		return d.waits(d.later(), "what differs in %q was observed at %s: %s", environment, stamp(seen.ObservedAt), why), nil

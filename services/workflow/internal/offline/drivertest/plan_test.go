@@ -28,7 +28,7 @@ func planned(t *testing.T, w *world, in object) (*event.Comparison, []string) {
 	for _, thing := range c.Things {
 		words := fmt.Sprint(thing.Kind, " ", thing.Action, " ", thing.Object, " ", thing.Detail)
 		for _, h := range thing.Held {
-			words += fmt.Sprint("held by ", h.Manager, ": ", h.Path)
+			words = strings.TrimSpace(words) + fmt.Sprint(" held by ", h.Manager, ": ", h.Path)
 		}
 		all = append(all, strings.TrimSpace(words))
 	}
@@ -242,10 +242,10 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 		"below what is ignored":  {ignore: "spec"},
 		"another field":          {ignore: "spec.replica", want: []string{"replicas changed Deployment/api 9 → 2"}},
 		"all of it":              {ignore: "*"},
-		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api held by ann: spec.replicas"}},
+		"taken over":             {fail: taken, want: []string{"pod_template changed Deployment/api others manage spec.replicas held by ann: spec.replicas"}},
 		"taken over and ignored": {fail: taken, ignore: "spec.replicas"},
 		"an image taken over": {fail: takenImage, want: []string{
-			"pod_template changed Deployment/api held by ann: spec.template.spec.containers[api].image",
+			"pod_template changed Deployment/api others manage spec.template.spec.containers[api].image held by ann: spec.template.spec.containers[api].image",
 		}},
 		"an image taken over and ignored": {fail: takenImage, ignore: "spec.template.spec.containers[api].image"},
 	} {
@@ -279,6 +279,11 @@ func TestTheDriftOfKubernetes(t *testing.T) {
 			found, things := planned(t, w, in)
 			if diff := cmp.Diff(c.want, things); diff != "" || found.Reason != "" {
 				t.Errorf("reason %q; things (-want +got):\n%s", found.Reason, diff)
+			}
+			for _, thing := range found.Things {
+				if thing.Namespace != "shop" { // however it was found (R4-11)
+					t.Errorf("%s is in namespace %q", thing.Object, thing.Namespace)
+				}
 			}
 			for _, ref := range refs {
 				if ref != sha("older") {
