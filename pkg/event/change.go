@@ -116,10 +116,12 @@ type HeldField struct {
 
 // DriftedObject is an object that differs from what was deployed.
 type DriftedObject struct {
+	// Kind is that of the object in its cluster, such as Deployment.
 	Kind string `json:"kind" jsonschema:"minLength=1,maxLength=253"`
 	// Namespace is absent for an object of the whole cluster, or if it is unknown.
 	Namespace string `json:"namespace,omitempty" jsonschema:"maxLength=253"`
-	Name      string `json:"name" jsonschema:"minLength=1,maxLength=253"`
+	// Name is that of the object in its namespace.
+	Name string `json:"name" jsonschema:"minLength=1,maxLength=253"`
 	// How is how it differs: extra is what was not deployed, or not any more.
 	How string `json:"how" jsonschema:"enum=missing,enum=extra,enum=different"`
 	// Detail is what differs in it; absent if that is unknown.
