@@ -126,7 +126,7 @@ type DriftedObject struct {
 	How string `json:"how" jsonschema:"enum=missing,enum=extra,enum=different"`
 	// Detail is what differs in it; absent if that is unknown.
 	Detail string `json:"detail,omitempty" jsonschema:"maxLength=2000"`
-	// Code is the kind of difference, which tells drift of one object from other drift of it; absent from relays of before.
+	// Code is the kind of difference, which distinguishes drift of one object from other drift of it; absent from relays of before.
 	Code string `json:"code,omitempty" jsonschema:"maxLength=100"`
 }
 

@@ -334,7 +334,7 @@ func TestTheWaitForAnObserverEnds(t *testing.T) {
 	w.want(w.decide(), []string{"declined: " + at + ", and not since: a rollout has changed something there since"})
 }
 
-// R4-11: drift that a look has found where nobody looks any more is shown as of then, and not repaired; and that looks fail is said where
+// R4-11: drift that a look has found where nobody looks any more is shown as of then, and not repaired; and that looks fail is shown where
 // nothing differed before.
 func TestDriftWhereNobodyLooks(t *testing.T) {
 	t.Parallel()
@@ -454,7 +454,7 @@ func TestStaleDriftBeginsNothing(t *testing.T) {
 	w.want(stale(), "a rollout has changed something there since")
 }
 
-// R4-11: a driver that names an object without its kind, or a file by its path, is understood; replicas of before are told from those of now
+// R4-11: a driver that names an object without its kind, or a file by its path, is understood; replicas of before are distinguished from those of now
 // by the list, which they leave as it is.
 func TestDriftOfFilesAndOfObjectsWithoutAKind(t *testing.T) {
 	t.Parallel()

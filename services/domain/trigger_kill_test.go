@@ -98,9 +98,13 @@ func TestALookSurvivesAKillAtEachStatement(t *testing.T) {
 	}
 	w.want(w.countOf(previews), 1)
 	w.handOver()
-	answer := w.emit(event.RolloutPreviewed{PreviewID: int64(w.countOf(`SELECT max(id) FROM cd_rollout_previews`)),
-		Environments: []event.PreviewedEnvironment{{EnvironmentID: w.production.ID, Changes: []event.FileChange{},
-			Compared: &event.Comparison{Workloads: 1, Things: []event.ChangedThing{replicas()}}}}}, "")
+	answer := w.emit(event.RolloutPreviewed{
+		PreviewID: int64(w.countOf(`SELECT max(id) FROM cd_rollout_previews`)),
+		Environments: []event.PreviewedEnvironment{{
+			EnvironmentID: w.production.ID, Changes: []event.FileChange{},
+			Compared: &event.Comparison{Workloads: 1, Things: []event.ChangedThing{replicas()}},
+		}},
+	}, "")
 	mortal, died = w.mortal(w.now)
 	on := events.New(mortal.intake, mortal.rollouts, mortal.forges, mortal.chats, mortal.inbox)
 	kills = w.diesAt(died, func() error { return on.Domain(t.Context(), []bus.Delivery{{Event: answer, Attempt: 1}})[0] }, func() {

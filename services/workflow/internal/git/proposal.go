@@ -175,7 +175,7 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: the branch was changed by others",
 				p.Branch, c.RepoURL, old.Hash, p.ID)
 		}
-		// Whoever may push to the branch could have the same files merged with another message, and with the trailers of another rollout.
+		// Others who may push to the branch could have the same files merged with another message, and with the trailers of another rollout.
 		if old.Message == message(c) && r.sameEdit(base, old, c) == nil {
 			return old.Hash.String(), true, nil
 		}

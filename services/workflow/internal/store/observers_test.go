@@ -123,7 +123,7 @@ func TestAnObserverReportsChanges(t *testing.T) {
 	if err := reported(newer, 7, 11, healthy); err != nil {
 		t.Fatal(err)
 	}
-	// R4-10: what is as before is said once more after a new registration, such as by a rollout, so that it is known to be so still.
+	// R4-10: what is as before is reported once more after a new registration, such as by a rollout, so that it is known to be so still.
 	o.Name = "api-3"
 	newest := register(o, true)
 	for second := 12; second < 15; second++ {

@@ -377,7 +377,7 @@ func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report, a
 }
 
 // ofCommit is the version set that a commit has brought to an environment, or that was built from it. Where these are not the same one, as
-// in a repository that has the code and what is deployed, nobody can tell which the status is about.
+// in a repository that has the code and what is deployed, it is unknown which the status is about.
 func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment string) (int64, error) {
 	commit := strings.ToLower(r.Commit)
 	refuse := func(format string, args ...any) (int64, error) {
