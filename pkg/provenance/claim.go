@@ -13,8 +13,8 @@ const (
 	RevisionKey = "org.opencontainers.image.revision"
 )
 
-// Claim is what an image says of its own source, by annotations or labels. Anyone who may push an image can write any, and a label may be that of
-// a base image: it is for people to read, and satisfies nothing that requires a verified fact (D52).
+// Claim is what an image says of its own source, by annotations or labels. Anyone who may push an image can write any, and a label may be
+// that of a base image: it is for people to read, and satisfies nothing that requires a verified fact (D52).
 type Claim struct {
 	// Source is an http or https address, and Revision a commit of 7 to 64 hexadecimal digits; empty for none.
 	Source   string `json:"source,omitempty"`

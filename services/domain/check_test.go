@@ -395,7 +395,8 @@ func TestAStatusMayNameAnArtifact(t *testing.T) {
 	c.now.Advance(time.Hour)
 	c.publish(c.artifact("registry.test/shop/api", "1.4", 44, c.now.Now()), c.artifact("registry.test/shop/web", "1.4", 44, c.now.Now()))
 	built(newer)
-	if _, err = by(check.Report{Commit: newer}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "which several version sets consist of") {
+	_, err = by(check.Report{Commit: newer})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "which several version sets consist of") {
 		t.Errorf("two builds of a commit: %v", err)
 	}
 }

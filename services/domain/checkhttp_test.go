@@ -122,7 +122,7 @@ func TestAStatusIsReportedByACloudEvent(t *testing.T) {
 	c.want(c.countOf(`SELECT count(*) FROM cd_check_statuses`), 2)
 }
 
-// R3-08, R3-10: the time of a CloudEvent is when its status was observed, unless its data says: one that comes late, or again, opens nothing.
+// R3-08, R3-10: the time of a CloudEvent is when its status was observed, unless its data says: one that comes late or again opens nothing.
 func TestACloudEventThatComesLateChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")

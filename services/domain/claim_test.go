@@ -28,7 +28,8 @@ func TestAClaimOpensNothing(t *testing.T) {
 	w.review()
 	w.want(w.granted(), []string{"staging"})
 	for id, o := range w.origins(u) {
-		if o.Report == nil || o.Report.Claimed == nil || *o.Report.Claimed != *claim || len(o.Report.SignedBy) != 1 || len(o.Report.Sources) != 0 {
+		r := o.Report
+		if r == nil || r.Claimed == nil || *r.Claimed != *claim || len(r.SignedBy) != 1 || len(r.Sources) != 0 {
 			t.Errorf("version %d: %+v; expected the first claim, beside what is verified", id, o.Report)
 		}
 	}

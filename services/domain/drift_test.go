@@ -454,8 +454,8 @@ func TestStaleDriftBeginsNothing(t *testing.T) {
 	w.want(stale(), "a rollout has changed something there since")
 }
 
-// R4-11: a driver that names an object without its kind, or a file by its path, is understood; replicas of before are distinguished from those of now
-// by the list, which they leave as it is.
+// R4-11: a driver that names an object without its kind, or a file by its path, is understood; replicas of before are distinguished from
+// those of now by the list, which they leave as it is.
 func TestDriftOfFilesAndOfObjectsWithoutAKind(t *testing.T) {
 	t.Parallel()
 	w := drifting(t)

@@ -70,8 +70,8 @@ func TestARollbackSurvivesAKillAtEachStatement(t *testing.T) {
 	w.verifyJournal(back)
 }
 
-// R4-02, R4-11: a process that is killed at any statement of a look for drift has asked nobody, or the driver once; one that is killed at any
-// statement of the answer has stored all of it or nothing, and the trigger is signalled once.
+// R4-02, R4-11: a process that is killed at any statement of a look for drift has asked nobody, or the driver once; one that is killed at
+// any statement of the answer has stored all of it or nothing, and the trigger is signalled once.
 func TestALookSurvivesAKillAtEachStatement(t *testing.T) {
 	long(t)
 	t.Parallel()

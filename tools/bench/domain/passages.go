@@ -136,26 +136,7 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 	announced.Store(clock.System().Now().UnixNano())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return conn.ConsumeInOrder(ctx, consumer, func(ctx context.Context, deliveries []bus.Delivery) []error {
-			at := clock.System().Now()
-			var ids []string
-			for _, d := range deliveries {
-				if d.Event.Source() == event.SourceDomain {
-					ids = append(ids, d.Event.ID())
-				}
-				if d.Event.Type() == event.TypeEnvironmentPlacesChanged {
-					announced.Store(at.UnixNano())
-				}
-				if d.Event.Type() != event.TypeRolloutPassageGranted {
-					continue
-				}
-				if data, err := event.Decode[event.RolloutPassageGranted](d.Event); err == nil {
-					granted <- grant{data.RolloutID, at}
-				}
-			}
-			_, err := db.Exec(ctx, received, ids)
-			return slices.Repeat([]error{err}, len(deliveries))
-		}, func(context.Context, bus.Delivery, error) {})
+		return conn.ConsumeInOrder(ctx, consumer, hear(db, granted, &announced), func(context.Context, bus.Delivery, error) {})
 	})
 	for clock.System().Now().Sub(time.Unix(0, announced.Load())) < settled {
 		if err := clock.Sleep(ctx, clock.System(), settled/10); err != nil {
@@ -221,6 +202,30 @@ func passages(ctx context.Context, nats, database string, api probe.API, o optio
 	}
 	cancel()
 	return group.Wait()
+}
+
+// hear takes events of the domain: it confirms them, passes grants on, and notes when the service announced places.
+func hear(db *pgxpool.Pool, granted chan<- grant, announced *atomic.Int64) func(context.Context, []bus.Delivery) []error {
+	return func(ctx context.Context, deliveries []bus.Delivery) []error {
+		at := clock.System().Now()
+		var ids []string
+		for _, d := range deliveries {
+			if d.Event.Source() == event.SourceDomain {
+				ids = append(ids, d.Event.ID())
+			}
+			if d.Event.Type() == event.TypeEnvironmentPlacesChanged {
+				announced.Store(at.UnixNano())
+			}
+			if d.Event.Type() != event.TypeRolloutPassageGranted {
+				continue
+			}
+			if data, err := event.Decode[event.RolloutPassageGranted](d.Event); err == nil {
+				granted <- grant{data.RolloutID, at}
+			}
+		}
+		_, err := db.Exec(ctx, received, ids)
+		return slices.Repeat([]error{err}, len(deliveries))
+	}
 }
 
 func printDecided(decided []time.Duration) {

@@ -40,8 +40,8 @@ func AuthorOf(a Actor) Author { return Author{a.Principal(), a.DisplayName()} }
 // Freeze stops the passages within its scope while it is in force.
 type Freeze struct {
 	ID int64
-	// Tiers, EnvironmentIDs and ApplicationIDs are the scope: a passage is within it if every list that is not empty has its own, and if it has the labels. Without
-	// any, the scope is the organization.
+	// Tiers, EnvironmentIDs and ApplicationIDs are the scope: a passage is within it if every list that is not empty has its own, and if it
+	// has the labels. Without any, the scope is the organization.
 	Tiers                          []Tier
 	EnvironmentIDs, ApplicationIDs []int64
 	// EnvironmentLabels and ApplicationLabels are those that the environment and the application of a passage have to have, each as a part
@@ -84,7 +84,7 @@ func (f Freeze) LabelWords() (words []string) {
 
 // AsksOf reports whether the scope includes something with some labels, as far as it asks of the labels of its kind.
 func (f Freeze) AsksOf(kind AccessKind, labels map[string]string) bool {
-	switch kind { //nolint:exhaustive // nothing else is in a scope
+	switch kind {
 	case ChangedApplication:
 		return HasLabels(labels, f.ApplicationLabels)
 	case ChangedEnvironment:

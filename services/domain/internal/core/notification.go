@@ -169,7 +169,8 @@ func AllNotificationMoments() []NotificationMoment {
 	return []NotificationMoment{
 		MomentApprovalNeeded, MomentCallRequested, MomentRolloutBegan, MomentRolloutStopped, MomentRolloutFailed, MomentRollbackBegan,
 		MomentRolledBack, MomentRolloutCompleted, MomentCheckFailed, MomentCheckPassed, MomentBreach, MomentFreezeBegan, MomentFreezeEnded,
-		MomentFreezeBypassed, MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined, MomentCredentialExpires,
+		MomentFreezeBypassed, MomentAgentOffline, MomentAgentOnline, MomentDrift, MomentDriftEnded, MomentTriggerDeclined,
+		MomentCredentialExpires,
 		MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived, MomentEnvironmentRestored, MomentArtifactPublished,
 		MomentArtifactDeleted,
 	}

@@ -78,22 +78,22 @@ func firstImage(all []v1.Descriptor) *v1.Descriptor {
 func claimedByLabels(
 	ctx context.Context, puller *remote.Puller, image name.Digest, config *v1.Descriptor,
 ) (provenance.Claim, error) {
-	none := provenance.Claim{}
+	claim := provenance.Claim{}
 	if config == nil || !config.MediaType.IsConfig() || config.Size > maxConfig {
-		return none, nil
+		return claim, nil
 	}
 	c := collection{puller: puller, repository: image.Context()}
 	text, err := c.blob(ctx, config.Digest.String())
 	if err != nil {
-		return none, err
+		return claim, err
 	}
 	var read struct {
 		Config struct {
 			Labels map[string]string `json:"Labels"`
 		} `json:"config"`
 	}
-	if len(text) > maxConfig || json.Unmarshal(text, &read) != nil {
-		return none, nil
+	if len(text) <= maxConfig && json.Unmarshal(text, &read) == nil {
+		claim = provenance.ClaimIn(read.Config.Labels)
 	}
-	return provenance.ClaimIn(read.Config.Labels), nil
+	return claim, nil
 }

@@ -104,8 +104,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// R4-11: what differs is reported object by object, with namespaces; where Argo CD names none, and where the whole Application differs, it is
-// the Application.
+// R4-11: what differs is reported object by object, with namespaces; where Argo CD names none, and where the whole Application differs, it
+// is the Application.
 func TestTheObjectsThatDiffer(t *testing.T) {
 	t.Parallel()
 	const revision = "1111111111111111111111111111111111111111"

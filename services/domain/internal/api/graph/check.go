@@ -14,8 +14,8 @@ import (
 func (m mutation) ReportCheck(ctx context.Context, in model.ReportCheckInput) (p model.ReportCheckPayload, err error) {
 	l := loadersOf(ctx)
 	r := check.Report{
-		Commit: orEmpty(in.Commit), Digest: orEmpty(in.Digest), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description), Link: orEmpty(in.Link),
-		ObservedAt: in.ObservedAt,
+		Commit: orEmpty(in.Commit), Digest: orEmpty(in.Digest), Key: in.Key, Phase: in.Phase, Description: orEmpty(in.Description),
+		Link: orEmpty(in.Link), ObservedAt: in.ObservedAt,
 	}
 	// Before names are looked up, which would reveal what exists.
 	if err = l.actor.MaySomewhere(core.ActionReportCheck); err == nil {

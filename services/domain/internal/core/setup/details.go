@@ -87,8 +87,8 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	return err
 }
 
-// leaves are the freezes whose scope a change of labels leaves, locked. The actor may end each of them: nobody whom a freeze stops gets past
-// it by a label (D49).
+// leaves are the freezes whose scope a change of labels leaves, locked. The actor may end each of them: nobody whom a freeze stops gets
+// past it by a label (D49).
 func (u *UseCases) leaves(
 	ctx context.Context, tx Tx, a core.Actor, of core.Detailed, at present, after map[string]string,
 ) (left []core.Freeze, err error) {
