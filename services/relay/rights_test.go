@@ -96,7 +96,7 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if resource == "services" { // one to prune
 			items = append(items, map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{
-				"name": "old", "namespace": "shop", "uid": "3",
+				"name": "old", "namespace": "shop", "uid": "3", "resourceVersion": "1", "labels": map[string]any{"lockstep.dev/owner": "o1.e3.a5"},
 				"managedFields": []any{map[string]any{"manager": "lockstep-o1.e3.a5", "operation": "Apply"}},
 			}})
 		}

@@ -18300,6 +18300,8 @@ enum NotificationMoment {
   CHECK_PASSED
   "The value of a credential ends soon."
   CREDENTIAL_EXPIRES
+  "A freeze was bypassed."
+  FREEZE_BYPASSED
   "Of use to tools: sent where a route names it, as what follows."
   ENVIRONMENT_CREATED
   ENVIRONMENT_CHANGED
