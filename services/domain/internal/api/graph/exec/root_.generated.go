@@ -16187,6 +16187,7 @@ enum DriftHow {
 
 "A field that another manager has taken over."
 type HeldField {
+  "Where the field is in the object, such as spec.replicas."
   path: String!
   "The manager; empty if it is unknown."
   manager: String!
