@@ -35,6 +35,8 @@ type Scenario struct {
 	Flux bool `yaml:"flux"`
 	// Applies is whether Lockstep applies objects by itself, which the simulated cluster refuses.
 	Applies bool `yaml:"applies"`
+	// Real is whether it is played on the real cluster only.
+	Real bool `yaml:"real"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
