@@ -367,6 +367,27 @@ func TestDriftWhereNoLookSucceeds(t *testing.T) {
 	w.want(slices.ContainsFunc(w.decide(), func(one string) bool { return strings.HasPrefix(one, "began") }), false)
 }
 
+// R4-11: drift that a look has found stays shown, as of then, where nobody looks any more, and is declined at once.
+func TestDriftWhereNobodyLooks(t *testing.T) {
+	t.Parallel()
+	w := drifting(t)
+	w.trigger(core.TriggerDrift, `{}`)
+	w.now.Advance(6 * time.Minute)
+	w.finds(w.looks()[0], replicas())
+	w.now.Advance(10 * time.Minute)
+	_, err := w.pool.Exec(t.Context(), `UPDATE cd_drift_looks SET due_at = NULL, failed_at = $1, failure = $2 WHERE due_at IS NOT NULL`,
+		w.now.Now(), core.NobodyLooks)
+	w.ok(err)
+	place := int64(w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID)))
+	seen, err := w.view.Reconciliations(t.Context(), org, []int64{place})
+	w.ok(err)
+	w.want(seen[place].StaleReason(), core.NobodyLooks)
+	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
+	decided := w.decide()
+	w.want(len(decided), 1)
+	w.want(strings.HasPrefix(decided[0], "declined: ") && strings.HasSuffix(decided[0], core.NobodyLooks), true)
+}
+
 // objects is what is stored to differ in production.
 func (w winter) objects() string {
 	w.t.Helper()
