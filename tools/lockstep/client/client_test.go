@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,6 +75,24 @@ func TestListsEndAtTheirLimit(t *testing.T) {
 	want := []map[string]any{{"first": 2., "after": nil, "application": "shop", "states": []any{"FAILED"}}}
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+}
+
+// A server that answers the same cursor again and again does not keep the command line busy for ever, nor does it pass for the end.
+func TestPagesHaveToAdvance(t *testing.T) {
+	t.Parallel()
+	c, asked := serve(t, http.StatusOK, `{"data":{"members":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"c"}},
+		"archivedObjects":{"objects":[],"next":"c"},"recordDifferences":{"differences":[],"next":"c"}}}`)
+	_, members := c.Members(t.Context())
+	_, archived := c.ArchivedObjects(t.Context(), "handoffs")
+	_, differences := c.RecordDifferences(t.Context(), time.Unix(1_800_000_000, 0))
+	for name, err := range map[string]error{"members": members, "archived objects": archived, "differences": differences} {
+		if err == nil || !strings.Contains(err.Error(), "found the cursor of the page before") {
+			t.Errorf("%s: found %v; want them refused", name, err)
+		}
+	}
+	if len(*asked) != 6 {
+		t.Errorf("asked %d times; want twice for each", len(*asked))
 	}
 }
 

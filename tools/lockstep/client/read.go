@@ -39,8 +39,20 @@ func all[T any](limit int, page func(first int, after *string) (connection[T], e
 		if c.PageInfo.EndCursor == "" {
 			return nil, fmt.Errorf("read page after %d: found no cursor, expected one because there is more", len(nodes))
 		}
+		if after != nil && c.PageInfo.EndCursor == *after {
+			return nil, fmt.Errorf("read page after %d: found the cursor of the page before, expected another one because there is more", len(nodes))
+		}
 		after = &c.PageInfo.EndCursor
 	}
+}
+
+// upTo is a page whose cursor is nil if it is the last one.
+func upTo[T any](nodes []T, next *string) (c connection[T]) {
+	c.Nodes = nodes
+	if next != nil {
+		c.PageInfo.HasNextPage, c.PageInfo.EndCursor = true, *next
+	}
+	return c
 }
 
 const (

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -19,10 +20,7 @@ type RecordDifference struct {
 // RecordDifferences compares the record with what others know, for what happened since a time, page by page. A difference that several
 // pages have is among the answer once.
 func (c *Client) RecordDifferences(ctx context.Context, since time.Time) ([]RecordDifference, error) {
-	differences := []RecordDifference{}
-	type key struct{ kind, subject string }
-	known := map[key]bool{}
-	for after := (*string)(nil); ; {
+	found, err := all(0, func(_ int, after *string) (connection[RecordDifference], error) {
 		var data struct {
 			RecordDifferences struct {
 				Differences []RecordDifference
@@ -32,21 +30,16 @@ func (c *Client) RecordDifferences(ctx context.Context, since time.Time) ([]Reco
 		err := c.do(ctx, `query($since: Time!, $after: String) { recordDifferences(since: $since, after: $after) {
 			differences { kind subject problem remedy } next } }`, map[string]any{"since": since.UTC().Format(time.RFC3339Nano), "after": after},
 			&data)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range data.RecordDifferences.Differences {
-			if k := (key{d.Kind, d.Subject}); !known[k] {
-				known[k] = true
-				differences = append(differences, d)
-			}
-		}
-		next := data.RecordDifferences.Next
-		if next == nil || after != nil && *next == *after { // a server that does not advance has nothing more
-			return differences, nil
-		}
-		after = next
-	}
+		return upTo(data.RecordDifferences.Differences, data.RecordDifferences.Next), err
+	})
+	type key struct{ kind, subject string }
+	known := map[key]bool{}
+	return slices.DeleteFunc(found, func(d RecordDifference) bool {
+		k := key{d.Kind, d.Subject}
+		before := known[k]
+		known[k] = true
+		return before
+	}), err
 }
 
 // ReconcileRecord settles a difference; false if there was none any more.

@@ -62,8 +62,7 @@ type ArchivedObject struct {
 
 // ArchivedObjects returns the objects of the archive that have rows of a kind, by name.
 func (c *Client) ArchivedObjects(ctx context.Context, kind string) ([]ArchivedObject, error) {
-	all := []ArchivedObject{}
-	for after := (*string)(nil); ; {
+	return all(0, func(_ int, after *string) (connection[ArchivedObject], error) {
 		var data struct {
 			ArchivedObjects struct {
 				Objects []ArchivedObject
@@ -73,14 +72,8 @@ func (c *Client) ArchivedObjects(ctx context.Context, kind string) ([]ArchivedOb
 		err := c.do(ctx, `query($kind: String!, $after: String) {
 			archivedObjects(kind: $kind, after: $after) { objects { name rows sha256 deletedAt } next }
 		}`, map[string]any{"kind": kind, "after": after}, &data)
-		if err != nil {
-			return nil, err
-		}
-		all, after = append(all, data.ArchivedObjects.Objects...), data.ArchivedObjects.Next
-		if after == nil {
-			return all, nil
-		}
-	}
+		return upTo(data.ArchivedObjects.Objects, data.ArchivedObjects.Next), err
+	})
 }
 
 // ReadArchived writes the archived rows of a kind as JSON lines, and answers how many they are. The error names objects that are missing,
