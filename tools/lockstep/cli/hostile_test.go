@@ -46,7 +46,7 @@ func askedOfTheHostile() []string {
 		"application list", "application get HOSTILE", "application create a --service api=r.test/a", "application archive a",
 		"policy installation",
 		"application set a --label k=v --owner HOSTILE", "service set a HOSTILE --link HOSTILE=https://e.test",
-		"application restore a", "application rename a HOSTILE", "environment rename HOSTILE HOSTILE", "service rename a HOSTILE HOSTILE",
+		"application restore a", "application rename a HOSTILE",
 		"application rollback-policy a", "application rollout-policy a", "application metrics a",
 		"source list", "source kinds", "source hooks", "source add a api --kind HOSTILE --set image=x",
 		"source set artifactsource_1 --set image=x", "source test --kind oci-image@1 --set image=x", "source check-now artifactsource_1",

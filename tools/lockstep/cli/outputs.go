@@ -111,7 +111,6 @@ func OtherOutputs() map[string]string {
 		"schedule":        "messages of the engine's API, as ProtoJSON",
 		"function":        "messages of the engine's API, as ProtoJSON",
 		"journal export":  "a sentence for people, and a file ([format](journal-export.md))", "journal verify": "a sentence for people",
-		"environment rename": "nothing: an error that says what to do", "service rename": "nothing: an error that says what to do",
 		"agent authority": "an object with `issuer`, `user` and `seed`, all strings",
 		"demo":            "a report for people", "serve": "the log of a service", "completion": "a script for a shell",
 	}

@@ -134,7 +134,7 @@ func (c commands) environment() *cobra.Command {
 			"  lockstep environment pin production --reason 'migration by hand'", (*client.Client).PinEnvironment),
 		c.environmentPin("unpin", "Let automation change what runs in an environment again", "  lockstep environment unpin production",
 			(*client.Client).UnpinEnvironment),
-		c.environmentRetry(), c.environmentArchive(), c.environmentRestore(), c.environmentRename())
+		c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
 }
 
 func environmentTable(w io.Writer, all []client.Environment) {

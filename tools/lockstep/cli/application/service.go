@@ -14,8 +14,7 @@ import (
 
 // service is the noun of services.
 func (c commands) service() *cobra.Command {
-	return command.Noun("service", "", "Services of applications that exist", c.serviceAdd(), c.serviceSet(), c.serviceRetire(), c.serviceRestore(),
-		c.serviceRename())
+	return command.Noun("service", "", "Services of applications that exist", c.serviceAdd(), c.serviceSet(), c.serviceRetire(), c.serviceRestore())
 }
 
 func (c commands) serviceAdd() *cobra.Command {
