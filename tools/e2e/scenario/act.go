@@ -89,8 +89,7 @@ func (r *run) act(ctx context.Context, a Act) error {
 		_, err := r.world.API.SetRollbackPolicy(ctx, r.scenario.Name, policy)
 		return err
 	case a.OnFailure != "":
-		_, err := r.world.API.SetRolloutPolicy(ctx, r.scenario.Name, client.RolloutPolicy{OnFailure: a.OnFailure, OnNewer: "REFUSE"})
-		return err
+		return r.onFailure(ctx, a.OnFailure)
 	case a.RolledBack != nil:
 		return r.rolledBack(ctx, *a.RolledBack)
 	case a.Stays != nil:

@@ -35,8 +35,6 @@ type Scenario struct {
 	Flux bool `yaml:"flux"`
 	// Applies is whether Lockstep applies objects by itself, which the simulated cluster refuses.
 	Applies bool `yaml:"applies"`
-	// Real is whether it is played on the real cluster only.
-	Real bool `yaml:"real"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`
 	// Environments in the order of the pipeline.
@@ -142,7 +140,7 @@ type Act struct {
 	Online  string `yaml:"online"`
 	// Mark writes the status of an object, as a user with kubectl or a controller does.
 	Mark *Mark `yaml:"mark"`
-	// OnFailure is what the application does when a deployment fails: STOP, ABORT or ROLLBACK.
+	// OnFailure is what the application does when a deployment fails: STOP (and no automatic rollback), ABORT or ROLLBACK.
 	OnFailure string `yaml:"on_failure"`
 	// RollBackAfter makes the application roll back automatically so many seconds after a deployment has degraded.
 	RollBackAfter *int `yaml:"roll_back_after"`

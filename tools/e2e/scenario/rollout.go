@@ -38,6 +38,22 @@ func (r *run) start(ctx context.Context, want Rollout) error {
 	return err
 }
 
+// onFailure sets what becomes of a rollout that fails. By default one is rolled back afterwards, unless the next one has begun by then: STOP
+// leaves out that as well.
+func (r *run) onFailure(ctx context.Context, policy string) error {
+	_, err := r.world.API.SetRolloutPolicy(ctx, r.scenario.Name, client.RolloutPolicy{OnFailure: policy, OnNewer: "REFUSE"})
+	if err != nil || policy != "STOP" {
+		return err
+	}
+	a, err := r.world.API.Application(ctx, r.scenario.Name)
+	if err != nil {
+		return err
+	}
+	a.RollbackPolicy.OnFailed = false
+	_, err = r.world.API.SetRollbackPolicy(ctx, r.scenario.Name, a.RollbackPolicy)
+	return err
+}
+
 // finish follows the rollout to its end, and checks the outcome.
 func (r *run) finish(ctx context.Context, want Rollout) error {
 	done := map[int]bool{}

@@ -49,8 +49,8 @@ func TestScenarios(t *testing.T) {
 		t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
 	}
 	for _, s := range all {
-		// The simulated cluster measures nothing, has no Argo Server and no Flux, merges no fields, and is slower than some deadlines.
-		if s.Metrics || s.Workflows || s.Flux || s.Applies || s.Real {
+		// The simulated cluster measures nothing, has no Argo Server and no Flux, and merges no fields.
+		if s.Metrics || s.Workflows || s.Flux || s.Applies {
 			continue
 		}
 		queue := together

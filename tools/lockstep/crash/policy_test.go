@@ -22,6 +22,10 @@ func TestPoliciesOfAGroupDecideAboutCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shop.RollbackPolicy.OnFailed = false // or it would begin in between
+	if _, err := w.API.SetRollbackPolicy(ctx, scenario.Application, shop.RollbackPolicy); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := client.SetDetails[client.Application](ctx, w.API, client.Details{
 		Subject: shop.ID, SetLabels: map[string]string{"tier": "critical"},
 	}); err != nil {
