@@ -266,8 +266,8 @@ func (s *service) decideAll(ctx context.Context, ready func()) error {
 // decideOne has the next trigger decide, writes the one line about it, and reports whether to continue at once.
 func (s *service) decideOne(ctx context.Context) bool {
 	d, worked, err := s.triggers.DecideDue(ctx)
-	if ctx.Err() != nil || !worked && err == nil {
-		return false
+	if ctx.Err() != nil || err == nil && (!worked || d.Outcome == core.TriggerPending) {
+		return worked
 	}
 	attrs := []slog.Attr{
 		slog.Int64(telemetry.KeyOrganization, d.Organization), slog.String("trigger", d.Trigger.Name), slog.String("kind", string(d.Trigger.Kind)),

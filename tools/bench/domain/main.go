@@ -64,7 +64,7 @@ type options struct {
 	open int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
 	data string
-	// profile is where the processor's time during the pages goes to; empty for none.
+	// profile is where the processor's time during the pages goes to, and, with .paced behind, that during events at a pace; empty for none.
 	profile string
 	out     string
 	// unsealed leaves out the chain of the journals, to compare.
@@ -90,7 +90,7 @@ func main() {
 	flag.IntVar(&o.pace, "pace", 0, "how many `events` a second are sent to triggers afterwards; 0 for none")
 	flag.IntVar(&o.paceFor, "pace-for", 20, "for how many `seconds`")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
-	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages into this `file`")
+	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages, and one of events at a pace beside it, into this `file`")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "do not seal the journals, to compare")
 	flag.StringVar(&o.out, "json", "", "write the figures as JSON into this `file`")
 	flag.Parse()
@@ -349,21 +349,33 @@ type figure struct {
 	Load  string  `json:"load"`
 }
 
+// profiled writes a CPU profile into a file until the returned function is called; nothing for an empty name.
+func profiled(name string) (end func() error, err error) {
+	if name == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(filepath.Clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("make the profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("begin the profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
 func measure(ctx context.Context, api probe.API, o options) (all []figure, err error) {
 	if err := api.Await(ctx); err != nil {
 		return nil, err
 	}
-	if o.profile != "" {
-		f, err := os.Create(filepath.Clean(o.profile))
-		if err != nil {
-			return nil, fmt.Errorf("make the profile: %w", err)
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return nil, fmt.Errorf("begin the profile: %w", err)
-		}
-		defer pprof.StopCPUProfile()
+	end, err := profiled(o.profile)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, end()) }()
 	for _, p := range pages() {
 		var took []time.Duration
 		largest := 0

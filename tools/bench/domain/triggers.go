@@ -91,8 +91,17 @@ func triggers(ctx context.Context, database string, api probe.API, o options, lo
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // paced sends events at a steady pace, and waits until all of them are decided about.
-func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applications int) error {
+func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applications int) (failed error) {
 	n := o.pace * o.paceFor
+	name := o.profile
+	if name != "" {
+		name += ".paced"
+	}
+	end, err := profiled(name)
+	if err != nil {
+		return err
+	}
+	defer func() { failed = errors.Join(failed, end()) }()
 	began := clock.System().Now()
 	took, err := send(ctx, api, "paced", n, o.pace, applications)
 	if err != nil {

@@ -236,3 +236,12 @@ func (s ChainNodeState) Ended() bool {
 	}
 	return true
 }
+
+// ReachedTrigger is one that an event reaches.
+type ReachedTrigger struct {
+	Trigger
+	// Pending is how much it has to decide about.
+	Pending int
+	// Edit is what the event has it edit; nil for nothing.
+	Edit *TriggerEdit
+}

@@ -142,7 +142,7 @@ func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.D
 	return driverBinding(row), pg.Classify(err, "bind environment %d to %s", b.EnvironmentID, b.DriverRef)
 }
 
-// AllEnvironments implements rollout.Tx and setup.Tx.
+// AllEnvironments implements setup.Tx.
 func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
 	// Share locks, in the order of ids: many may plan rollouts at once, and an onboarding that is about to change the
 	// readiness waits for them (E59).
@@ -152,6 +152,16 @@ func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironm
 		all[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
 	}
 	return all, pg.Classify(err, "read environments")
+}
+
+// EnvironmentsNamed implements rollout.Tx.
+func (t *tx) EnvironmentsNamed(ctx context.Context, names []string) (map[string]core.BoundEnvironment, error) {
+	rows, err := t.q.BoundEnvironmentsNamed(ctx, t.organization, names) // share locks as above
+	some := make(map[string]core.BoundEnvironment, len(rows))
+	for _, r := range rows {
+		some[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
+	}
+	return some, pg.Classify(err, "read environments")
 }
 
 // ClaimingEnvironments implements setup.ReadinessTx.

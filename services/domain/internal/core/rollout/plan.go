@@ -312,8 +312,18 @@ func (p *plan) readVersions(ctx context.Context, tx Tx, organization int64) erro
 
 // planStops checks that the pipeline can be driven, again (R20), and that every environment is ready (E59).
 func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *plan) error {
+	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
+	// this installation may carry another version of it.
+	flow, err := u.flows.Read(p.definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read flow definition %d: %w", p.definition.ID, err)
+	}
+	names := make([]string, len(flow.Deploys))
+	for i, step := range flow.Deploys {
+		names[i] = step.Environment
+	}
 	// The rows stay share-locked: no environment becomes unready between this check and the commit (E59).
-	environments, err := tx.AllEnvironments(ctx)
+	environments, err := tx.EnvironmentsNamed(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -324,12 +334,6 @@ func (u *UseCases) planStops(ctx context.Context, tx Tx, organization int64, p *
 	byEnvironment := map[int64]core.ApplicationEnvironment{}
 	for _, ae := range known[p.application.ID] {
 		byEnvironment[ae.EnvironmentID] = ae
-	}
-	// The pipeline was good when it was authored. Since then an environment may have been bound to another driver, or
-	// this installation may carry another version of it.
-	flow, err := u.flows.Read(p.definition.Definition)
-	if err != nil {
-		return fmt.Errorf("read flow definition %d: %w", p.definition.ID, err)
 	}
 	if err := setup.CheckFlow(p.drivers, flow, environments, nil); err != nil {
 		return fault.Because(

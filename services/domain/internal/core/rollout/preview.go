@@ -295,16 +295,16 @@ func (r reading) LockApplication(ctx context.Context, id int64) (core.Applicatio
 	return a, nil
 }
 
-// AllEnvironments reads the environments.
-func (r reading) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
+// EnvironmentsNamed reads the environments.
+func (r reading) EnvironmentsNamed(ctx context.Context, names []string) (map[string]core.BoundEnvironment, error) {
 	found, err := r.ClaimingEnvironments(ctx)
-	all := make(map[string]core.BoundEnvironment, len(found))
+	some := map[string]core.BoundEnvironment{}
 	for _, e := range found {
-		if e.ArchivedAt == nil {
-			all[e.Name] = e
+		if e.ArchivedAt == nil && slices.Contains(names, e.Name) {
+			some[e.Name] = e
 		}
 	}
-	return all, err
+	return some, err
 }
 
 // needs are the environments of a plan in order, each with what the rollout would have to meet there.

@@ -306,8 +306,8 @@ type Tx interface {
 	// LockApplication serialises everything that decides on what an application has: versions, pipelines, rollouts.
 	LockApplication(ctx context.Context, id int64) (core.Application, error)
 
-	// AllEnvironments is every environment that is not archived, with its latest binding, by name; locked against change of readiness.
-	AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error)
+	// EnvironmentsNamed are those of some names that are not archived, with their latest binding, by name; locked against change of readiness.
+	EnvironmentsNamed(ctx context.Context, names []string) (map[string]core.BoundEnvironment, error)
 	// ClaimingEnvironments is every environment, also one that is archived, with its latest binding; not locked.
 	ClaimingEnvironments(ctx context.Context) ([]core.BoundEnvironment, error)
 

@@ -27,8 +27,9 @@ const (
 	// patience is how long an observer is waited for, and a look by deciding often; rarely is the delay after that.
 	patience = time.Hour
 	rarely   = 10 * time.Minute
-	// forgottenAtOnce limits how many old decisions are deleted with each new one.
-	forgottenAtOnce = 20
+	// Old decisions are deleted with one new one in so many, at most so many of them.
+	forgetsEvery    = 16
+	forgottenAtOnce = 320
 )
 
 // Decided is what a trigger decided, for the log.
@@ -41,8 +42,9 @@ type Decided struct {
 	stopping string
 }
 
-// DecideDue decides the signals of the next trigger that has any due; false if none has. The decision and the rollout are one transaction,
-// which locks the trigger's row: however many processes there are, each cause is decided once.
+// DecideDue decides the signals of the next trigger that has any due; false if none has. The outcome is empty if another process was first.
+// The decision and the rollout are one transaction, which locks the trigger's row: however many processes there are, each cause is decided
+// once.
 func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 	organizations, err := u.store.OrganizationsWithDueSignals(ctx, u.clock.Now())
 	if err != nil {
@@ -109,8 +111,8 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 	}
 	d.Trigger = t
 	all, err := tx.PendingSignals(ctx, t.ID)
-	if err != nil || len(all) == 0 {
-		return d, false, err
+	if err != nil || len(all) == 0 { // another has decided between the two statements: there may be more
+		return d, err == nil, err
 	}
 	one := decision{u: u, tx: tx, organization: organization, trigger: t, signals: all, now: now}
 	if d.TriggerSignal, err = one.take(ctx); err != nil {
@@ -126,6 +128,9 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 	}
 	if err := tx.DecideSignals(ctx, ids, d.TriggerSignal); err != nil {
 		return d, false, err
+	}
+	if !slices.ContainsFunc(ids, func(id int64) bool { return id%forgetsEvery == 0 }) {
+		return d, true, nil
 	}
 	return d, true, tx.ForgetSignals(ctx, now.Add(-signalsKept), forgottenAtOnce)
 }

@@ -97,43 +97,16 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 	}
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
 		sent = Delivery{}
-		all, err := tx.TriggersOfEvent(ctx, a.Organization, types, details)
+		all, err := tx.TriggersOfEvent(ctx, a.Organization, types, details, maxPending)
 		if err != nil {
 			return err
 		}
-		now := u.clock.Now()
-		for _, t := range all {
-			c, err := u.read(t.Kind, t.Config)
-			if err != nil || !c.matches(e, data) { // what cannot be read is decided about by nobody
-				continue
-			}
-			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, t.ApplicationID)
-			if err != nil {
-				return err
-			}
-			if a.MayIn(core.ActionSendEvent, targets...) != nil {
-				continue
-			}
-			many, err := tx.PendingSignalCount(ctx, t.ID, maxPending)
-			if err != nil {
-				return err
-			}
-			if many >= maxPending {
-				sent.Full++
-				continue
-			}
-			var edit *core.TriggerEdit
-			if c.Edit != nil {
-				if edit, err = c.Edit.prepare(t, e, data); err != nil {
-					edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
-				}
-			}
-			if err := tx.AddEvent(ctx, t.ID, e.cause(), now, edit); err != nil {
-				return err
-			}
-			sent.Triggers++
+		reached, full, err := u.reached(ctx, tx, a, e, data, all)
+		sent = Delivery{Triggers: len(reached), Full: full}
+		if err != nil || len(reached) == 0 {
+			return err
 		}
-		return nil
+		return tx.AddEvents(ctx, e.cause(), u.clock.Now(), reached)
 	})
 	u.wake()
 	if err == nil && sent.Triggers == 0 && sent.Full > 0 {
@@ -141,6 +114,37 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 			sent.Full, maxPending)
 	}
 	return sent, err
+}
+
+// reached returns those of some triggers that match an event and decide about it, and how many match but have too much to decide about.
+func (u *UseCases) reached(ctx context.Context, tx Tx, a core.Actor, e Event, data map[string]any, all []core.ReachedTrigger) (some []core.ReachedTrigger, full int, err error) {
+	everywhere := a.May(core.ActionSendEvent) == nil
+	for _, r := range all {
+		c, err := u.read(r.Kind, r.Config)
+		if err != nil || !c.matches(e, data) { // what cannot be read is decided about by nobody
+			continue
+		}
+		if !everywhere {
+			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, r.ApplicationID)
+			if err != nil {
+				return nil, 0, err
+			}
+			if a.MayIn(core.ActionSendEvent, targets...) != nil {
+				continue
+			}
+		}
+		if r.Pending >= maxPending {
+			full++
+			continue
+		}
+		if c.Edit != nil {
+			if r.Edit, err = c.Edit.prepare(r.Trigger, e, data); err != nil {
+				r.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
+			}
+		}
+		some = append(some, r)
+	}
+	return some, full, nil
 }
 
 // object reads the data. Numbers stay as they are written: those of builds are longer than a floating-point number is exact.

@@ -48,8 +48,9 @@ type Tx interface {
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
-	// TriggersOfEvent returns those of kind event that are switched on and have one of the keys of each kind; see eventKeys.
-	TriggersOfEvent(ctx context.Context, organization int64, types, details []string) ([]core.Trigger, error)
+	// TriggersOfEvent returns those of kind event that are switched on and have one of the keys of each kind, with how much each has to decide
+	// about, up to a limit; see eventKeys.
+	TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error)
 	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
 	// SourcesOfRepository returns the sources whose key has a prefix, of applications that are not archived, by application: at most so many.
@@ -59,12 +60,10 @@ type Tx interface {
 	SaveTrigger(ctx context.Context, t core.Trigger) error
 	// AddSignal reports whether the cause is new to the trigger.
 	AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error)
-	// AddEvent is AddSignal for an event, with the edit that it makes; nil for none.
-	AddEvent(ctx context.Context, trigger int64, cause string, at time.Time, edit *core.TriggerEdit) error
+	// AddEvents is AddSignal for an event that triggers have not had yet.
+	AddEvents(ctx context.Context, cause string, at time.Time, all []core.ReachedTrigger) error
 	// SaveSignalEdit stores how far an edit has come, unless another attempt has begun since, and when it is looked at again.
 	SaveSignalEdit(ctx context.Context, signal int64, attempt int, e core.TriggerEdit, due time.Time) error
-	// PendingSignalCount counts undecided signals, up to a limit.
-	PendingSignalCount(ctx context.Context, trigger int64, most int) (int, error)
 	// DueTrigger locks a trigger with due signals, skipping those that others have locked; false if there is none.
 	DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error)
 	// PendingSignals returns the undecided signals of a trigger, due or not, the oldest first; at most a thousand.

@@ -13,6 +13,15 @@ WHERE e.organization_id = @organization_id AND e.archived_at IS NULL
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
 ORDER BY e.id FOR SHARE OF e;
 
+-- name: BoundEnvironmentsNamed :many
+-- Those of BoundEnvironments that have one of some names: whoever plans a rollout locks what it goes to (D65).
+SELECT sqlc.embed(e), sqlc.embed(b)
+FROM cd_environments e
+JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
+WHERE e.organization_id = @organization_id AND e.name = ANY(@names::text[]) AND e.archived_at IS NULL
+  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
+ORDER BY e.id FOR SHARE OF e;
+
 -- name: ClaimingEnvironments :many
 -- Without a lock, and with those that are archived: what belongs to them stays theirs.
 SELECT sqlc.embed(e), sqlc.embed(b)

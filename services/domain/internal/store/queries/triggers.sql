@@ -25,8 +25,12 @@ ORDER BY application_id, name;
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
 
 -- name: TriggersOfEvent :many
--- Those that an event may match, by its keys: what they have beside the rarest condition is for the caller to compare.
-SELECT t.* FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
+-- Those that an event may match, by its keys, and how much each has to decide about: what they have beside the rarest condition is for the
+-- caller to compare.
+SELECT sqlc.embed(t), (SELECT count(*) FROM (
+    SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT @most
+) p) AS pending
+FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
     SELECT k.trigger_id FROM cd_trigger_keys k
     WHERE k.organization_id = @organization_id AND k.type_key = ANY(@types::text[]) AND k.detail_key = ANY(@details::text[])
 ) ORDER BY t.id;
@@ -56,22 +60,27 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at) VALUES (@organization_id, @trigger_id, @cause, @at, @due_at)
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
--- name: InsertEvent :exec
-INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit) VALUES (@organization_id, @trigger_id, @cause, @at, @at, @edit)
+-- name: InsertEvents :exec
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit)
+SELECT @organization_id, n.trigger_id, @cause, @at, @at, NULLIF(n.edit, '')::jsonb
+FROM (SELECT unnest(@triggers::bigint[]) AS trigger_id, unnest(@edits::text[]) AS edit) n
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: SaveSignalEdit :exec
 UPDATE cd_trigger_signals SET edit = @edit, due_at = @due_at
 WHERE organization_id = @organization_id AND id = @id AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = @attempt::integer AND edit ->> 'state' IS NULL;
 
--- name: CountPendingSignals :one
-SELECT count(*) FROM (SELECT FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' LIMIT @most) s;
-
 -- name: DueTrigger :one
--- One of the triggers whose signals have been due longest; those that others decide about are skipped.
-SELECT * FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.id IN (
-    SELECT s.trigger_id FROM cd_trigger_signals s WHERE s.organization_id = @organization_id AND s.state = 'pending' AND s.due_at <= @at ORDER BY s.due_at, s.id LIMIT 64
-) ORDER BY t.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+-- One of the triggers whose signals have been due longest, the oldest first; those that others decide about are skipped. Each is looked up and
+-- locked by itself, until one can be.
+SELECT sqlc.embed(t) FROM (
+    SELECT DISTINCT f.trigger_id FROM (
+        SELECT s.trigger_id FROM cd_trigger_signals s
+        WHERE s.organization_id = @organization_id AND s.state = 'pending' AND s.due_at <= @at ORDER BY s.due_at, s.id LIMIT 64
+    ) f ORDER BY f.trigger_id
+) d CROSS JOIN LATERAL (
+    SELECT * FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.id = d.trigger_id FOR NO KEY UPDATE SKIP LOCKED
+) t LIMIT 1;
 
 -- name: PendingSignals :many
 SELECT * FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' ORDER BY id LIMIT 1000;

@@ -77,6 +77,63 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) (
 	return items, nil
 }
 
+const boundEnvironmentsNamed = `-- name: BoundEnvironmentsNamed :many
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
+FROM cd_environments e
+JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
+WHERE e.organization_id = $1 AND e.name = ANY($2::text[]) AND e.archived_at IS NULL
+  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
+ORDER BY e.id FOR SHARE OF e
+`
+
+type BoundEnvironmentsNamedRow struct {
+	Environment   Environment
+	DriverBinding DriverBinding
+}
+
+// Those of BoundEnvironments that have one of some names: whoever plans a rollout locks what it goes to (D65).
+func (q *Queries) BoundEnvironmentsNamed(ctx context.Context, organizationID int64, names []string) ([]BoundEnvironmentsNamedRow, error) {
+	rows, err := q.db.Query(ctx, boundEnvironmentsNamed, organizationID, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BoundEnvironmentsNamedRow
+	for rows.Next() {
+		var i BoundEnvironmentsNamedRow
+		if err := rows.Scan(
+			&i.Environment.ID,
+			&i.Environment.OrganizationID,
+			&i.Environment.Name,
+			&i.Environment.Description,
+			&i.Environment.Tier,
+			&i.Environment.Readiness,
+			&i.Environment.ReadinessReason,
+			&i.Environment.OnboardingAttempt,
+			&i.Environment.WorkflowRef,
+			&i.Environment.ArchivedAt,
+			&i.Environment.CreatedAt,
+			&i.Environment.UpdatedAt,
+			&i.DriverBinding.ID,
+			&i.DriverBinding.OrganizationID,
+			&i.DriverBinding.EnvironmentID,
+			&i.DriverBinding.Version,
+			&i.DriverBinding.DriverRef,
+			&i.DriverBinding.DriverConfig,
+			&i.DriverBinding.CreatedAt,
+			&i.DriverBinding.UpdatedAt,
+			&i.DriverBinding.Fleet,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const bundleContent = `-- name: BundleContent :one
 SELECT content FROM cd_driver_bundles WHERE organization_id = $1 AND digest = $2
 `

@@ -11,17 +11,6 @@ import (
 	"time"
 )
 
-const countPendingSignals = `-- name: CountPendingSignals :one
-SELECT count(*) FROM (SELECT FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' LIMIT $3) s
-`
-
-func (q *Queries) CountPendingSignals(ctx context.Context, organizationID int64, triggerID int64, most int32) (int64, error) {
-	row := q.db.QueryRow(ctx, countPendingSignals, organizationID, triggerID, most)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const decideSignals = `-- name: DecideSignals :exec
 UPDATE cd_trigger_signals SET state = 'decided', outcome = $1, reason = $2, version_set_id = $3, rollout_id = $4, decided_at = $5
 WHERE organization_id = $6 AND id = ANY($7::bigint[])
@@ -64,30 +53,40 @@ func (q *Queries) DisplaceQueued(ctx context.Context, reason string, organizatio
 }
 
 const dueTrigger = `-- name: DueTrigger :one
-SELECT organization_id, id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at FROM cd_triggers t WHERE t.organization_id = $1 AND t.id IN (
-    SELECT s.trigger_id FROM cd_trigger_signals s WHERE s.organization_id = $1 AND s.state = 'pending' AND s.due_at <= $2 ORDER BY s.due_at, s.id LIMIT 64
-) ORDER BY t.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM (
+    SELECT DISTINCT f.trigger_id FROM (
+        SELECT s.trigger_id FROM cd_trigger_signals s
+        WHERE s.organization_id = $1 AND s.state = 'pending' AND s.due_at <= $2 ORDER BY s.due_at, s.id LIMIT 64
+    ) f ORDER BY f.trigger_id
+) d CROSS JOIN LATERAL (
+    SELECT organization_id, id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at, removed_at, created_at, updated_at FROM cd_triggers t WHERE t.organization_id = $1 AND t.id = d.trigger_id FOR NO KEY UPDATE SKIP LOCKED
+) t LIMIT 1
 `
 
-// One of the triggers whose signals have been due longest; those that others decide about are skipped.
-func (q *Queries) DueTrigger(ctx context.Context, organizationID int64, at time.Time) (Trigger, error) {
+type DueTriggerRow struct {
+	Trigger Trigger
+}
+
+// One of the triggers whose signals have been due longest, the oldest first; those that others decide about are skipped. Each is looked up and
+// locked by itself, until one can be.
+func (q *Queries) DueTrigger(ctx context.Context, organizationID int64, at time.Time) (DueTriggerRow, error) {
 	row := q.db.QueryRow(ctx, dueTrigger, organizationID, at)
-	var i Trigger
+	var i DueTriggerRow
 	err := row.Scan(
-		&i.OrganizationID,
-		&i.ID,
-		&i.ApplicationID,
-		&i.Name,
-		&i.Kind,
-		&i.Config,
-		&i.Enabled,
-		&i.PrincipalType,
-		&i.PrincipalID,
-		&i.PrincipalName,
-		&i.ChangedAt,
-		&i.RemovedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.Trigger.OrganizationID,
+		&i.Trigger.ID,
+		&i.Trigger.ApplicationID,
+		&i.Trigger.Name,
+		&i.Trigger.Kind,
+		&i.Trigger.Config,
+		&i.Trigger.Enabled,
+		&i.Trigger.PrincipalType,
+		&i.Trigger.PrincipalID,
+		&i.Trigger.PrincipalName,
+		&i.Trigger.ChangedAt,
+		&i.Trigger.RemovedAt,
+		&i.Trigger.CreatedAt,
+		&i.Trigger.UpdatedAt,
 	)
 	return i, err
 }
@@ -132,26 +131,28 @@ func (q *Queries) ForgetSignals(ctx context.Context, before time.Time, most int3
 	return column_1, err
 }
 
-const insertEvent = `-- name: InsertEvent :exec
-INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit) VALUES ($1, $2, $3, $4, $4, $5)
+const insertEvents = `-- name: InsertEvents :exec
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit)
+SELECT $1, n.trigger_id, $2, $3, $3, NULLIF(n.edit, '')::jsonb
+FROM (SELECT unnest($4::bigint[]) AS trigger_id, unnest($5::text[]) AS edit) n
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 `
 
-type InsertEventParams struct {
+type InsertEventsParams struct {
 	OrganizationID int64
-	TriggerID      int64
 	Cause          string
 	At             time.Time
-	Edit           json.RawMessage
+	Triggers       []int64
+	Edits          []string
 }
 
-func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) error {
-	_, err := q.db.Exec(ctx, insertEvent,
+func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
+	_, err := q.db.Exec(ctx, insertEvents,
 		arg.OrganizationID,
-		arg.TriggerID,
 		arg.Cause,
 		arg.At,
-		arg.Edit,
+		arg.Triggers,
+		arg.Edits,
 	)
 	return err
 }
@@ -765,37 +766,59 @@ func (q *Queries) TriggersByApplication(ctx context.Context, organizationID int6
 }
 
 const triggersOfEvent = `-- name: TriggersOfEvent :many
-SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM cd_triggers t WHERE t.organization_id = $1 AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
+SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at, (SELECT count(*) FROM (
+    SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT $1
+) p) AS pending
+FROM cd_triggers t WHERE t.organization_id = $2 AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
     SELECT k.trigger_id FROM cd_trigger_keys k
-    WHERE k.organization_id = $1 AND k.type_key = ANY($2::text[]) AND k.detail_key = ANY($3::text[])
+    WHERE k.organization_id = $2 AND k.type_key = ANY($3::text[]) AND k.detail_key = ANY($4::text[])
 ) ORDER BY t.id
 `
 
-// Those that an event may match, by its keys: what they have beside the rarest condition is for the caller to compare.
-func (q *Queries) TriggersOfEvent(ctx context.Context, organizationID int64, types []string, details []string) ([]Trigger, error) {
-	rows, err := q.db.Query(ctx, triggersOfEvent, organizationID, types, details)
+type TriggersOfEventParams struct {
+	Most           int32
+	OrganizationID int64
+	Types          []string
+	Details        []string
+}
+
+type TriggersOfEventRow struct {
+	Trigger Trigger
+	Pending int64
+}
+
+// Those that an event may match, by its keys, and how much each has to decide about: what they have beside the rarest condition is for the
+// caller to compare.
+func (q *Queries) TriggersOfEvent(ctx context.Context, arg TriggersOfEventParams) ([]TriggersOfEventRow, error) {
+	rows, err := q.db.Query(ctx, triggersOfEvent,
+		arg.Most,
+		arg.OrganizationID,
+		arg.Types,
+		arg.Details,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Trigger
+	var items []TriggersOfEventRow
 	for rows.Next() {
-		var i Trigger
+		var i TriggersOfEventRow
 		if err := rows.Scan(
-			&i.OrganizationID,
-			&i.ID,
-			&i.ApplicationID,
-			&i.Name,
-			&i.Kind,
-			&i.Config,
-			&i.Enabled,
-			&i.PrincipalType,
-			&i.PrincipalID,
-			&i.PrincipalName,
-			&i.ChangedAt,
-			&i.RemovedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Trigger.OrganizationID,
+			&i.Trigger.ID,
+			&i.Trigger.ApplicationID,
+			&i.Trigger.Name,
+			&i.Trigger.Kind,
+			&i.Trigger.Config,
+			&i.Trigger.Enabled,
+			&i.Trigger.PrincipalType,
+			&i.Trigger.PrincipalID,
+			&i.Trigger.PrincipalName,
+			&i.Trigger.ChangedAt,
+			&i.Trigger.RemovedAt,
+			&i.Trigger.CreatedAt,
+			&i.Trigger.UpdatedAt,
+			&i.Pending,
 		); err != nil {
 			return nil, err
 		}

@@ -110,10 +110,12 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 }
 
 // TriggersOfEvent implements trigger.Tx.
-func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string) ([]core.Trigger, error) {
-	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.Trigger, error) {
-		return q.TriggersOfEvent(ctx, organization, types, details)
-	}, trigger)
+func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
+	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.TriggersOfEventRow, error) {
+		return q.TriggersOfEvent(ctx, query.TriggersOfEventParams{OrganizationID: organization, Types: types, Details: details, Most: int32(most)})
+	}, func(row query.TriggersOfEventRow) core.ReachedTrigger {
+		return core.ReachedTrigger{Trigger: trigger(row.Trigger), Pending: int(row.Pending)}
+	})
 }
 
 // SourcesOfRepository implements trigger.Tx.
@@ -227,16 +229,21 @@ func (w Writes) AddSignal(ctx context.Context, trigger int64, cause string, at, 
 	return n == 1, pg.Classify(err, "signal trigger %d", trigger)
 }
 
-// AddEvent implements trigger.Tx.
-func (w Writes) AddEvent(ctx context.Context, trigger int64, cause string, at time.Time, edit *core.TriggerEdit) error {
-	p := query.InsertEventParams{OrganizationID: w.Entered, TriggerID: trigger, Cause: cause, At: at}
-	if edit != nil {
-		var err error
-		if p.Edit, err = json.Marshal(edit); err != nil {
-			return fmt.Errorf("write the edit of trigger %d: %w", trigger, err)
+// AddEvents implements trigger.Tx.
+func (w Writes) AddEvents(ctx context.Context, cause string, at time.Time, all []core.ReachedTrigger) error {
+	p := query.InsertEventsParams{OrganizationID: w.Entered, Cause: cause, At: at}
+	for _, r := range all {
+		edit := ""
+		if r.Edit != nil {
+			text, err := json.Marshal(r.Edit)
+			if err != nil {
+				return fmt.Errorf("write the edit of trigger %d: %w", r.ID, err)
+			}
+			edit = string(text)
 		}
+		p.Triggers, p.Edits = append(p.Triggers, r.ID), append(p.Edits, edit)
 	}
-	return pg.Classify(w.Q.InsertEvent(ctx, p), "signal trigger %d", trigger)
+	return pg.Classify(w.Q.InsertEvents(ctx, p), "signal %d triggers", len(all))
 }
 
 // SaveSignalEdit implements trigger.Tx.
@@ -251,19 +258,13 @@ func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e
 	return pg.Classify(err, "keep the edit of signal %d", signal)
 }
 
-// PendingSignalCount implements trigger.Tx.
-func (w Writes) PendingSignalCount(ctx context.Context, trigger int64, most int) (int, error) {
-	n, err := w.Q.CountPendingSignals(ctx, w.Entered, trigger, int32(most))
-	return int(n), pg.Classify(err, "count signals of trigger %d", trigger)
-}
-
 // DueTrigger implements trigger.Tx.
 func (w Writes) DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error) {
 	row, err := w.Q.DueTrigger(ctx, w.Entered, at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return core.Trigger{}, false, nil
 	}
-	return trigger(row), err == nil, pg.Classify(err, "find a trigger with due signals")
+	return trigger(row.Trigger), err == nil, pg.Classify(err, "find a trigger with due signals")
 }
 
 // PendingSignals implements trigger.Tx.
