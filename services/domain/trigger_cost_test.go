@@ -65,7 +65,7 @@ func TestARolloutLocksOnlyWhatItGoesTo(t *testing.T) {
 	tag, err := other.Exec(t.Context(), `SELECT FROM cd_environments WHERE name = 'elsewhere' FOR UPDATE`)
 	w.ok(err)
 	w.want(tag.RowsAffected(), int64(1))
-	// Whoever locks all environments waits here for ever.
+	// A plan that locks all environments waits here for ever.
 	if lines := w.decide(); strings.Join(lines, "\n") != "began: "+set.Name+" is new" {
 		t.Errorf("found %q", lines)
 	}

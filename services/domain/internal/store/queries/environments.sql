@@ -14,7 +14,7 @@ WHERE e.organization_id = @organization_id AND e.archived_at IS NULL
 ORDER BY e.id FOR SHARE OF e;
 
 -- name: BoundEnvironmentsNamed :many
--- Those of BoundEnvironments that have one of some names: whoever plans a rollout locks what it goes to (D65).
+-- Those of BoundEnvironments that have one of some names: a plan of a rollout locks what it goes to (D65).
 SELECT sqlc.embed(e), sqlc.embed(b)
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id

@@ -91,7 +91,7 @@ type BoundEnvironmentsNamedRow struct {
 	DriverBinding DriverBinding
 }
 
-// Those of BoundEnvironments that have one of some names: whoever plans a rollout locks what it goes to (D65).
+// Those of BoundEnvironments that have one of some names: a plan of a rollout locks what it goes to (D65).
 func (q *Queries) BoundEnvironmentsNamed(ctx context.Context, organizationID int64, names []string) ([]BoundEnvironmentsNamedRow, error) {
 	rows, err := q.db.Query(ctx, boundEnvironmentsNamed, organizationID, names)
 	if err != nil {
