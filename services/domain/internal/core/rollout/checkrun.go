@@ -157,42 +157,17 @@ func (p passages) foundElsewhere(
 func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInput, error) {
 	organization := p.cause.Organization
 	in := subjectInput{
-		Rollout: numbered{p.rollout.ID}, Inputs: p.rollout.Inputs, Commits: []string{}, Repositories: []string{}, Sources: []sourceInput{},
+		Rollout: numbered{p.rollout.ID}, Inputs: p.rollout.Inputs, Commits: []string{}, Repositories: []string{},
 	}
 	applications, err := p.tx.ApplicationsByID(ctx, organization, []int64{p.rollout.ApplicationID})
 	if err != nil {
 		return in, err
 	}
 	in.Application = setup.Named{ID: p.rollout.ApplicationID, Name: applications[p.rollout.ApplicationID].Name}
-	sets, err := p.tx.VersionSetsByID(ctx, organization, []int64{p.rollout.VersionSetID})
-	if err != nil {
+	if in.VersionSet, in.Sources, err = p.describeSet(ctx, p.rollout.VersionSetID); err != nil {
 		return in, err
 	}
-	entries, err := p.tx.EntriesByVersionSet(ctx, organization, []int64{p.rollout.VersionSetID})
-	if err != nil {
-		return in, err
-	}
-	var ids, places, deployments []int64
-	for _, e := range entries[p.rollout.VersionSetID] {
-		ids = append(ids, e.VersionID)
-	}
-	versions, err := p.tx.VersionsByID(ctx, organization, ids)
-	if err != nil {
-		return in, err
-	}
-	in.VersionSet = versionSetInput{ID: p.rollout.VersionSetID, Name: sets[p.rollout.VersionSetID].Name, Versions: []versionInput{}}
-	origins, err := p.tx.Origins(ctx, organization, ids)
-	if err != nil {
-		return in, err
-	}
-	for _, v := range ids {
-		in.VersionSet.Versions = append(in.VersionSet.Versions, describeVersion(versions[v]))
-		if report := origins[v].Report; report != nil {
-			for _, s := range report.Sources {
-				in.Sources = append(in.Sources, sourceInput{Version: versions[v].Name, Repository: s.Repository, Revision: s.Revision})
-			}
-		}
-	}
+	var places, deployments []int64
 	for _, b := range p.environments {
 		places = append(places, b.EnvironmentID)
 		for _, d := range b.deployments {
@@ -210,6 +185,12 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 		one := environmentSeen{ID: e.ID, Name: e.Name, Tier: string(e.Tier), VersionSetID: b.PreviousVersionSetID}
 		if in.Environments = append(in.Environments, one); e.ID == c.EnvironmentID {
 			in.Environment = one
+		}
+	}
+	if before := in.Environment.VersionSetID; c.Target == core.CheckProposed && before != 0 {
+		in.Live = &liveInput{}
+		if in.Live.VersionSet, in.Live.Sources, err = p.describeSet(ctx, before); err != nil {
+			return in, err
 		}
 	}
 	pinned, _, err := p.tx.PinnedPlaces(ctx, p.rollout.ID, c.EnvironmentID)
@@ -232,6 +213,42 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 		}
 	}
 	return in, err
+}
+
+// describeSet is a version set, and what its versions were built from.
+func (p passages) describeSet(ctx context.Context, id int64) (set versionSetInput, sources []sourceInput, err error) {
+	organization := p.cause.Organization
+	set, sources = versionSetInput{ID: id, Versions: []versionInput{}}, []sourceInput{}
+	sets, err := p.tx.VersionSetsByID(ctx, organization, []int64{id})
+	if err != nil {
+		return set, sources, err
+	}
+	set.Name = sets[id].Name
+	entries, err := p.tx.EntriesByVersionSet(ctx, organization, []int64{id})
+	if err != nil {
+		return set, sources, err
+	}
+	var ids []int64
+	for _, e := range entries[id] {
+		ids = append(ids, e.VersionID)
+	}
+	versions, err := p.tx.VersionsByID(ctx, organization, ids)
+	if err != nil {
+		return set, sources, err
+	}
+	origins, err := p.tx.Origins(ctx, organization, ids)
+	if err != nil {
+		return set, sources, err
+	}
+	for _, v := range ids {
+		set.Versions = append(set.Versions, describeVersion(versions[v]))
+		if report := origins[v].Report; report != nil {
+			for _, s := range report.Sources {
+				sources = append(sources, sourceInput{Version: versions[v].Name, Repository: s.Repository, Revision: s.Revision})
+			}
+		}
+	}
+	return set, sources, nil
 }
 
 // endCheckRuns ends the runs of the checks that guard a passage.

@@ -161,6 +161,13 @@ type subjectInput struct {
 	Repositories []string `json:"repositories"`
 	// Sources are what the versions were built from, by their attestations; of a version without one there is none.
 	Sources []sourceInput `json:"sources"`
+	// Live is what was live in the environment before the rollout; nil if nothing was, or if the check is not about what would enter it.
+	Live *liveInput `json:"live,omitempty"`
+}
+
+type liveInput struct {
+	VersionSet versionSetInput `json:"version_set"`
+	Sources    []sourceInput   `json:"sources"`
 }
 
 // sourceInput is the source of a version, by name.
