@@ -28,6 +28,8 @@ func TestAWebRequestIsValidatedWhenItIsWritten(t *testing.T) {
 		{`== 200`, `==`, `/success/when/expression: line 1, column`},
 		{`Response.StatusCode`, `Respons.StatusCode`, `line 1, column 1: undeclared reference to 'Respons'`},
 		{`Response.StatusCode`, `Variables.n`, ``},
+		{`== 200`, `== 200 && timestamp(Now) < timestamp(Response.Body.until)`, ``},
+		{`Response.StatusCode`, `now()`, `undeclared reference to 'now'`},
 		{`{[ .Branch ]}`, `{[ .Branch `, `/http_request/url_template: template:1: unclosed action`},
 		{`{[ .Branch ]}`, `{[ env \"HOME\" ]}`, `function \"env\" not defined`},
 		{`{[ .Branch ]}`, `{[ getHostByName \"x\" ]}`, `function \"getHostByName\" not defined`},

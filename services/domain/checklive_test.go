@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // R3-28: the program of a proposed check is told what is live in the environment that would be entered, with what that was built from, so that
-// nothing enters while it is a revert. Before anything is live, and for an active check, it is told nothing of the kind.
+// nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live, and for an active check, it is told nothing of the kind.
 func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")
@@ -30,6 +31,12 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 			`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`)})
 	c.ok(err)
 	c.makeReady()
+	isRollback := func(run string) bool { // whether the run is told that it is about a rollback
+		t.Helper()
+		var in struct{ Subject struct{ Rollout struct{ Rollback bool } } }
+		c.ok(json.Unmarshal(c.programs()[run].Inputs, &in))
+		return in.Subject.Rollout.Rollback
+	}
 	type live struct {
 		VersionSet struct {
 			ID       int64
@@ -84,4 +91,13 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	if found := told("check-4"); found != nil {
 		t.Errorf("an active check, and found %+v", found)
 	}
+
+	c.want(isRollback("check-3"), false)
+	back, err := c.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID, Reason: "down"})
+	c.ok(err)
+	c.enter(back, "dev")
+	if found := told("check-5"); found == nil || found.VersionSet.ID != set.ID {
+		t.Errorf("found %+v; expected version set %d", found, set.ID)
+	}
+	c.want(isRollback("check-5"), true)
 }

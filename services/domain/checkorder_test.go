@@ -64,6 +64,32 @@ func TestNoOrderOfInputsLeavesAPassagePending(t *testing.T) {
 	}
 }
 
+// R3-04, R3-12: a check guards one entrance. What turns red behind it undoes nothing, and what is red in the environment that was entered since
+// keeps the one behind that closed.
+func TestWhatTurnsRedAfterTheEntranceUndoesNothing(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	r := c.rollout(c.set)
+	c.enter(r, "dev")
+	c.complete(r, "dev")
+	c.enter(r, "test")
+	c.reports(1, "dev", c.set, "healthy", core.CheckSuccess)
+	c.want(c.granted(), []string{"dev", "test"})
+	c.reports(1, "dev", c.set, "healthy", core.CheckFailure)
+	c.enter(r, "test") // once more, as after a crash of the program
+	c.want(c.waits(r, "check"), []string{})
+	c.want(c.granted(), []string{"dev", "test", "test"}) // it is answered again
+	c.complete(r, "test")
+	c.reports(1, "prod", c.set, "deployment-freeze", core.CheckSuccess)
+	c.reports(1, "test", c.set, "healthy", core.CheckFailure)
+	c.enter(r, "prod")
+	c.want(c.waits(r, "check"), []string{`check: passage "prod" needs check "healthy" of "test", which is failure: failure by ci-1`})
+	c.reports(1, "test", c.set, "healthy", core.CheckSuccess)
+	c.want(c.granted(), []string{"dev", "test", "test", "prod"})
+	c.want(c.passed(r)[1], "test (no approval required; check healthy: success)")
+	c.verifyJournal(r)
+}
+
 // A known bug of others: a timer for a branch whose name does not match any waits for ever. A pipeline that names an environment that does
 // not exist is refused when it is written, and a check of an environment that the pipeline does not go to guards nothing.
 func TestATimerOfAnEnvironmentThatDoesNotExistIsRefused(t *testing.T) {

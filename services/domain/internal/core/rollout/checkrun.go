@@ -157,7 +157,7 @@ func (p passages) foundElsewhere(
 func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInput, error) {
 	organization := p.cause.Organization
 	in := subjectInput{
-		Rollout: numbered{p.rollout.ID}, Inputs: p.rollout.Inputs, Commits: []string{}, Repositories: []string{},
+		Rollout: checkedRollout{ID: p.rollout.ID}, Inputs: p.rollout.Inputs, Commits: []string{}, Repositories: []string{},
 	}
 	applications, err := p.tx.ApplicationsByID(ctx, organization, []int64{p.rollout.ApplicationID})
 	if err != nil {
@@ -186,6 +186,13 @@ func (p passages) subjectOf(ctx context.Context, c core.PinnedCheck) (subjectInp
 		if in.Environments = append(in.Environments, one); e.ID == c.EnvironmentID {
 			in.Environment = one
 		}
+	}
+	if p.rollout.RollbackOf != 0 {
+		ran, err := p.tx.EnvironmentsThatRan(ctx, p.rollout.VersionSetID)
+		if err != nil {
+			return in, err
+		}
+		in.Rollout.Rollback = ran[c.EnvironmentID]
 	}
 	if before := in.Environment.VersionSetID; c.Target == core.CheckProposed && before != 0 {
 		in.Live = &liveInput{}

@@ -151,7 +151,7 @@ type subjectInput struct {
 	Environment environmentSeen `json:"environment"`
 	// Environments are those of the rollout, in the order of promotion.
 	Environments []environmentSeen `json:"environments"`
-	Rollout      numbered          `json:"rollout"`
+	Rollout      checkedRollout    `json:"rollout"`
 	// Inputs are what the rollout was given when it was made.
 	Inputs     json.RawMessage `json:"inputs"`
 	VersionSet versionSetInput `json:"version_set"`
@@ -163,6 +163,12 @@ type subjectInput struct {
 	Sources []sourceInput `json:"sources"`
 	// Live is what was live in the environment before the rollout; nil if nothing was, or if the check is not about what would enter it.
 	Live *liveInput `json:"live,omitempty"`
+}
+
+type checkedRollout struct {
+	ID int64 `json:"id"`
+	// Rollback reports whether it takes another rollout back, to what has run in the environment before.
+	Rollback bool `json:"rollback,omitempty"`
 }
 
 type liveInput struct {
