@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// R3-28: the program of a proposed check is told what is live in the environment that would be entered, with what that was built from, so that
-// nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live, and for an active check, it is told nothing of the kind.
+// R3-28: the program of a proposed check receives what is live in the environment that would be entered, with what that was built from, so that
+// nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live, and for an active check, it receives nothing of the kind.
 func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")
@@ -25,15 +25,19 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 		}
 		return revision
 	}
-	gauge := func(target string) string { return `"` + target + `":[{"key":"` + target + `","kind":"gauge","with":{"most":5}}]` }
+	gauge := func(target string) string {
+		return `"` + target + `":[{"key":"` + target + `","kind":"gauge","with":{"most":5}}]`
+	}
 	_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: c.application.ID, Definition: json.RawMessage(
 		`{"steps":[{"type":"deploy","environment":"dev","checks":{` + gauge("proposed") + `,` + gauge("active") + `},"config":` + appEnvConfig("dev") +
 			`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`)})
 	c.ok(err)
 	c.makeReady()
-	isRollback := func(run string) bool { // whether the run is told that it is about a rollback
+	isRollback := func(run string) bool { // whether the run knows that it is about a rollback
 		t.Helper()
-		var in struct{ Subject struct{ Rollout struct{ Rollback bool } } }
+		var in struct {
+			Subject struct{ Rollout struct{ Rollback bool } }
+		}
 		c.ok(json.Unmarshal(c.programs()[run].Inputs, &in))
 		return in.Subject.Rollout.Rollback
 	}
@@ -44,7 +48,7 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 		} `json:"version_set"`
 		Sources []struct{ Version, Repository, Revision string }
 	}
-	told := func(run string) *live {
+	given := func(run string) *live {
 		t.Helper()
 		var in struct {
 			Subject struct {
@@ -63,7 +67,7 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	older := built("a")
 	first := c.rollout(c.set)
 	c.enter(first, "dev")
-	if found := told("check-1"); found != nil {
+	if found := given("check-1"); found != nil {
 		t.Errorf("nothing is live, and found %+v", found)
 	}
 	c.program(1, "success", "")
@@ -78,7 +82,7 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	built("b")
 	second := c.rollout(set)
 	c.enter(second, "dev")
-	found := told("check-3")
+	found := given("check-3")
 	if found == nil || found.VersionSet.ID != c.set.ID || len(found.VersionSet.Versions) == 0 || len(found.Sources) != len(found.VersionSet.Versions) {
 		t.Fatalf("found %+v; expected version set %d and its sources", found, c.set.ID)
 	}
@@ -88,7 +92,7 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	c.program(3, "success", "")
 	c.complete(second, "dev")
 	c.enter(second, "prod")
-	if found := told("check-4"); found != nil {
+	if found := given("check-4"); found != nil {
 		t.Errorf("an active check, and found %+v", found)
 	}
 
@@ -96,7 +100,7 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	back, err := c.rollouts.RollbackRollout(t.Context(), user(), rollout.Rollback{RolloutID: second.ID, Reason: "down"})
 	c.ok(err)
 	c.enter(back, "dev")
-	if found := told("check-5"); found == nil || found.VersionSet.ID != set.ID {
+	if found := given("check-5"); found == nil || found.VersionSet.ID != set.ID {
 		t.Errorf("found %+v; expected version set %d", found, set.ID)
 	}
 	c.want(isRollback("check-5"), true)
