@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
-// R3-28: the program of a proposed check receives what is live in the environment that would be entered, with what that was built from, so that
-// nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live, and for an active check, it receives nothing of the kind.
+// R3-28: the program of a proposed check receives what is live in the environment that would be entered, with what that was built from, so
+// that nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live it receives nothing of the kind,
+// nor does an active check.
 func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")
