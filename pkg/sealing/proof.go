@@ -19,16 +19,21 @@ const (
 	maxCA     = 32 << 10
 )
 
-// Proof is how a client proves itself other than by sending the value; its zero value is none. It is for the kind http only.
+// Proof is how a client proves itself other than by sending the value; its zero value is none. It is one of them, for the kind http, and
+// GitHubApp for the kind git.
 type Proof struct {
 	// OAuth2 makes the value the secret of a client, for which tokens are issued (OAuth 2.0 client credentials, RFC 6749, 4.4).
 	OAuth2 OAuth2 `json:"oauth2,omitzero"`
 	// Certificate makes the value a certificate and its key, in PEM, that connections are opened with.
 	Certificate Certificate `json:"certificate,omitzero"`
+	// GitHubApp makes the value the private key of a GitHub App, for an installation of which tokens are issued.
+	GitHubApp GitHubApp `json:"github_app,omitzero"`
 }
 
 // IsZero reports whether the value itself is sent.
-func (p Proof) IsZero() bool { return p.OAuth2.IsZero() && p.Certificate == Certificate{} }
+func (p Proof) IsZero() bool {
+	return p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{}
+}
 
 // OAuth2 is a client of a server that issues tokens.
 type OAuth2 struct {
@@ -60,6 +65,10 @@ var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,255}$`)
 // check finds what is wrong with a proof of terms.
 func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	if p.IsZero() {
+		return
+	}
+	if p.GitHubApp != (GitHubApp{}) {
+		p.GitHubApp.check(t, wrong)
 		return
 	}
 	if t.Kind != HTTP {

@@ -167,6 +167,10 @@ func (t Terms) CheckValue(value string) []fault.Field {
 		if problem := checkPair(value); problem != "" {
 			return []fault.Field{{Name: "/value", Problem: problem}}
 		}
+	case t.Proof.GitHubApp != GitHubApp{}:
+		if _, err := ReadAppKey(value); err != nil {
+			return []fault.Field{{Name: "/value", Problem: fault.Public(err)}}
+		}
 	case strings.ContainsAny(value, "\r\n\x00"):
 		return []fault.Field{{Name: "/value", Problem: "found a line break or a zero byte; expected a value that a header can have"}}
 	}

@@ -12,7 +12,17 @@ import (
 
 // places are where the login of an operation may be sent. They are in the context of all of its requests: the Git library follows a
 // redirect also with the requests after it, which would take the login along.
-type places struct{ prefixes []string }
+type places struct {
+	prefixes []string
+	// used are the tokens that the operation was logged in with.
+	used []used
+}
+
+// used is a token that was issued: again if it was so for an earlier operation.
+type used struct {
+	again  bool
+	forget func()
+}
 
 type placesKey struct{}
 
@@ -26,6 +36,24 @@ func mayGo(ctx context.Context, prefixes ...string) {
 	if p, ok := ctx.Value(placesKey{}).(*places); ok {
 		p.prefixes = append(p.prefixes, prefixes...)
 	}
+}
+
+// uses says that the operation is logged in with a token.
+func uses(ctx context.Context, one used) {
+	if p, ok := ctx.Value(placesKey{}).(*places); ok {
+		p.used = append(p.used, one)
+	}
+}
+
+// renewed drops the tokens of an operation that a server has not accepted, and reports whether others may be: one was issued for an earlier
+// operation, and may have been taken back meanwhile.
+func renewed(ctx context.Context) (again bool) {
+	p, _ := ctx.Value(placesKey{}).(*places)
+	for _, one := range p.used {
+		one.forget()
+		again = again || one.again
+	}
+	return again
 }
 
 // bound takes the login from requests to other places, also after redirects.

@@ -10,6 +10,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -103,6 +104,7 @@ type credentials struct {
 	own     *credential.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
+	apps    *apps
 }
 
 // Unscoped is what is wrong with credentials where there is more than one organization: those that do not say whose they are would log
@@ -177,17 +179,25 @@ func (c credentials) login(ctx context.Context, organization int64, u *url.URL) 
 	if found == nil || err != nil {
 		return nil, err
 	}
-	return c.with(ctx, found)
+	return c.with(ctx, found, u)
 }
 
-// with is the login of a credential.
-func (c credentials) with(ctx context.Context, found *Credential) (*githttp.BasicAuth, error) {
+// with is the login of a credential for a repository.
+func (c credentials) with(ctx context.Context, found *Credential, repository *url.URL) (*githttp.BasicAuth, error) {
 	password, err := c.password(ctx, *found)
 	if err != nil {
 		return nil, err
 	}
-	mayGo(ctx, found.URLPrefix)
 	activity.Conceal(ctx, password)
-	activity.Conceal(ctx, found.Username+":"+password) // as basic authentication sends it
-	return &githttp.BasicAuth{Username: found.Username, Password: password}, nil
+	user := found.Username
+	if found.app() != (sealing.GitHubApp{}) { // whose key is sent nowhere
+		user = appUser
+		if password, err = c.apps.token(ctx, found, password, repository); err != nil {
+			return nil, err
+		}
+		activity.Conceal(ctx, password)
+	}
+	mayGo(ctx, found.URLPrefix)
+	activity.Conceal(ctx, user+":"+password) // as basic authentication sends it
+	return &githttp.BasicAuth{Username: user, Password: password}, nil
 }

@@ -83,7 +83,7 @@ func New(d Deps) (*Forge, error) {
 	// goroutine would stand by each for a minute.
 	client := &http.Client{Transport: gitfetch.Transport{Next: bound{d.HTTP}}}
 	return &Forge{
-		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several},
+		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, apps: newApps(client, d.Clock)},
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},
 		client:      githttp.NewClient(client), rest: client, budget: d.Budget,
 		clock: d.Clock, log: d.Log,
@@ -128,11 +128,19 @@ func signature(s object.Signature) activity.Signature {
 	return activity.Signature{Name: s.Name, Email: s.Email, At: s.When.UTC()}
 }
 
-// within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time.
+// within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time: also if a
+// server does not accept a token any more that was issued for an earlier operation.
 func (f *Forge) within(
 	ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error,
 ) error {
-	err := f.budget.Do(withPlaces(ctx), organization, operate)
+	attempt := withPlaces(ctx)
+	err := f.budget.Do(attempt, organization, operate)
+	if fault.Is(err, fault.Unauthenticated) && renewed(attempt) {
+		attempt = withPlaces(ctx)
+		if err = f.budget.Do(attempt, organization, operate); fault.Is(err, fault.Unauthenticated) {
+			renewed(attempt)
+		}
+	}
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)
 	}

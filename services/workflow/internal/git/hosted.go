@@ -106,11 +106,11 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	if c == nil || c.Forge == "" || c.Forge == Plain {
 		return nil, nil //nolint:nilnil // plain Git is no error
 	}
-	auth, err := f.credentials.with(ctx, c)
+	auth, err := f.credentials.with(ctx, c, u)
 	if err != nil {
 		return nil, err
 	}
-	project := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	project := projectOf(u)
 	// GitLab finds a project by its number, too; the guard knows repositories by their names.
 	if strings.Trim(project, "0123456789") == "" {
 		return nil, invalid("repo_url", "found the path %q, expected the project's name and not its number", u.Path)
@@ -134,9 +134,7 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 		r.base, r.user, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), base+"/api/v4/user", "Bearer "+auth.Password
 		return &hosted{api: gitLab{r}, url: repoURL, seen: r.seen}, nil
 	case GitHub:
-		if base += "/api/v3"; strings.EqualFold(u.Host, "github.com") {
-			base = "https://api.github.com"
-		}
+		base = c.app().APIFor(u)
 		r.base, r.user, r.authorization = base+"/repos/"+escape(project), base+"/user", "Bearer "+auth.Password
 		r.graph = strings.TrimSuffix(base, "/v3") + "/graphql"
 		return &hosted{api: gitHub{r}, url: repoURL, seen: r.seen}, nil

@@ -184,17 +184,11 @@ func ofOrganization(own *credential.Credential) *Credential {
 
 // identity is what a credential is known by, for what is kept between two requests: an operator's is always the same, and one of an
 // organization is read anew for each request.
-type identity struct {
-	operators    *Credential
-	organization int64
-	name         string
-}
-
-func (c *Credential) identity() identity {
+func (c *Credential) identity() credential.Holder {
 	if c.own == nil {
-		return identity{operators: c}
+		return credential.Holder{Operators: c}
 	}
-	return identity{organization: c.own.Organization, name: c.own.Name}
+	return credential.Holder{Organization: c.own.Organization, Name: c.own.Name}
 }
 
 // terms are what the secret of a credential of an organization is bound to: with other ones, what was kept is of no use.
@@ -239,7 +233,7 @@ func (c credentials) login(ctx context.Context, r activity.WebRequest, target *u
 		if value, err = c.tokens.of(ctx, found, value, r.Timeout); err != nil {
 			return login{}, err
 		}
-		l.refused = func() { c.tokens.forget(found, value) }
+		l.refused = func() { c.tokens.Forget(found.identity(), value) }
 	}
 	if strings.ContainsAny(value, "\r\n\x00") {
 		return login{}, fault.New(fault.Unauthenticated, "the credential %q has characters that no header can have", r.Credential)

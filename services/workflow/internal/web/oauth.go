@@ -2,15 +2,12 @@ package web
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -20,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // OAuth2 is a client of a server that issues tokens (OAuth 2.0 client credentials, RFC 6749, 4.4).
@@ -31,14 +29,8 @@ type OAuth2 struct {
 	Send string
 }
 
-const (
-	// tokenMargin is how long before its end a token is not sent any more.
-	tokenMargin = 30 * time.Second
-	// tokenAtMost is how long a token is kept, however long it is good for.
-	tokenAtMost = time.Hour
-	// tokenWithin is how long a server may take to issue one.
-	tokenWithin = 30 * time.Second
-)
+// tokenMost is how many bytes a token may have, and tokenGood how long at most.
+const tokenMost, tokenGood = 16 << 10, 2 * time.Hour
 
 // problems are what is wrong with its fields, by their names behind the field of the whole.
 func (o OAuth2) problems(otherwise bool) map[string]string {
@@ -72,85 +64,26 @@ func (o OAuth2) problems(otherwise bool) map[string]string {
 
 // tokens are those that were issued, one for each credential. They are in memory only.
 type tokens struct {
+	*credential.Issued
 	transport http.RoundTripper
-	clock     clock.Clock
-
-	mu     sync.Mutex
-	issued map[identity]token
-	// count is how many were issued.
-	count uint64
-}
-
-type token struct {
-	value string
-	// of is the digest of the secret that it was issued for: a rotated one takes effect with the next request.
-	of  [sha256.Size]byte
-	end time.Time
-	// number is the how many-th it was.
-	number uint64
 }
 
 func newTokens(transport http.RoundTripper, now clock.Clock) *tokens {
-	return &tokens{transport: transport, clock: now, issued: map[identity]token{}}
+	return &tokens{Issued: credential.NewIssued(now), transport: transport}
 }
 
 // of is a token of a credential, whose secret is that of its client.
 func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout time.Duration) (string, error) {
-	digest := sha256.Sum256(append([]byte(secret+"\x00"), c.terms()...))
-	t.mu.Lock()
-	known, issued := t.issued[c.identity()]
-	t.mu.Unlock()
-	if issued && known.of == digest && t.clock.Now().Before(known.end) {
-		activity.Conceal(ctx, known.value)
-		return known.value, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(timeout, tokenWithin))
-	defer cancel()
-	value, good, err := t.issue(ctx, c, secret)
-	if err != nil {
-		return "", err
-	}
-	if good > tokenMargin {
-		t.mu.Lock()
-		t.makeRoom(c.identity())
-		t.count++
-		end := t.clock.Now().Add(min(good-tokenMargin, tokenAtMost))
-		t.issued[c.identity()] = token{value: value, of: digest, end: end, number: t.count}
-		t.mu.Unlock()
-	}
-	return value, nil
+	value, _, err := t.Of(ctx, c.identity(), secret, c.terms(), timeout, func(ctx context.Context) (credential.Token, error) {
+		return t.issue(ctx, c, secret)
+	})
+	activity.Conceal(ctx, value)
+	return value, err
 }
 
-const (
-	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the oldest one is dropped.
-	issuedAtMost, issuedForOne = 1000, 50
-	// tokenMost is how many bytes a token may have.
-	tokenMost = 16 << 10
-)
-
-// makeRoom drops what is too much with one more token.
-func (t *tokens) makeRoom(of identity) {
-	if len(t.issued) >= issuedAtMost {
-		now := t.clock.Now()
-		maps.DeleteFunc(t.issued, func(_ identity, one token) bool { return !now.Before(one.end) })
-	}
-	if drop, ok := surplus(t.issued, of, issuedForOne, issuedAtMost, func(one token) uint64 { return one.number }); ok {
-		delete(t.issued, drop)
-	}
-}
-
-// forget drops a token that a server does not accept.
-func (t *tokens) forget(c *Credential, value string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.issued[c.identity()].value == value {
-		delete(t.issued, c.identity())
-	}
-}
-
-// issue has a token issued, and returns how long it is good for; 0 if the server does not say. It is requested with the transport of all
+// issue has a token issued. It is requested with the transport of all
 // requests, which decides what may be reached (D41), and follows no redirect: the secret goes to the URL of the credential only.
-func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (string, time.Duration, error) {
+func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (credential.Token, error) {
 	activity.Conceal(ctx, secret)
 	activity.Conceal(ctx, c.OAuth2.ClientID+":"+secret)
 	activity.Conceal(ctx, url.QueryEscape(c.OAuth2.ClientID)+":"+url.QueryEscape(secret))
@@ -165,19 +98,19 @@ func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (strin
 	}}
 	issued, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
-		return "", 0, notIssued(err, c)
+		return credential.Token{}, notIssued(err, c)
 	}
 	if n := len(issued.AccessToken); n > tokenMost {
-		return "", 0, fault.New(
+		return credential.Token{}, fault.New(
 			fault.Unauthenticated, "the server of credential %q has issued a token of %d bytes; expected at most %d", c.Name, n, tokenMost,
 		)
 	}
 	activity.Conceal(ctx, issued.AccessToken)
 	if kind := issued.Type(); kind != "Bearer" {
-		return "", 0, fault.New(fault.Unauthenticated, "the server of credential %q has issued a token of type %.20q; expected Bearer", c.Name, kind)
+		return credential.Token{}, fault.New(fault.Unauthenticated, "the server of credential %q has issued a token of type %.20q; expected Bearer", c.Name, kind)
 	}
-	good := min(max(secondsOf(issued.Extra("expires_in")), 0), tokenAtMost.Seconds()*2)
-	return issued.AccessToken, time.Duration(good) * time.Second, nil
+	good := min(max(secondsOf(issued.Extra("expires_in")), 0), tokenGood.Seconds())
+	return credential.Token{Value: issued.AccessToken, Good: time.Duration(good) * time.Second}, nil
 }
 
 // secondsOf is a number, as servers write it: some as a text. It is 0 for anything else.

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -86,19 +85,6 @@ func TestAnOrganizationsOwnClientHasTokensIssued(t *testing.T) {
 	}
 }
 
-// R3-41: what is kept of the clients of organizations does not grow without end.
-func TestTokensThatHaveEndedAreDropped(t *testing.T) {
-	t.Parallel()
-	i := issuing(t)
-	for n := range int64(issuedAtMost) {
-		i.credentials.tokens.issued[identity{organization: n, name: "x"}] = token{value: "token-x", end: i.now.Now()}
-	}
-	i.wants("Bearer token-1")
-	if n := len(i.credentials.tokens.issued); n != 1 {
-		t.Errorf("found %d tokens; want 1", n)
-	}
-}
-
 // R3-41: an organization's own certificate is sent to the URLs of its credential alone, and is rotated with the next request.
 func TestAnOrganizationsOwnCertificate(t *testing.T) {
 	t.Parallel()
@@ -136,35 +122,6 @@ func TestAnOrganizationsOwnCertificate(t *testing.T) {
 	}
 	if n := len(c.credentials.secured.known); n > openAtMost {
 		t.Errorf("found %d transports; want at most %d", n, openAtMost)
-	}
-}
-
-// R3-41: of what is kept, one organization has its part only. It makes room for its own, the oldest first, and for no other's.
-func TestOneOrganizationHasItsPartOnly(t *testing.T) {
-	t.Parallel()
-	const forOne, atMost = 3, 6
-	kept := map[identity]uint64{{operators: &Credential{}}: 0, {organization: 2, name: "a"}: 1}
-	age := func(v uint64) uint64 { return v }
-	add := func(organization int64, name string, at uint64) {
-		of := identity{organization: organization, name: name}
-		if drop, found := surplus(kept, of, forOne, atMost, age); found {
-			delete(kept, drop)
-		}
-		kept[of] = at
-	}
-	for n := range uint64(100) {
-		add(1, fmt.Sprint(n), n+2)
-	}
-	add(3, "a", 102)
-	if _, oldest := kept[identity{organization: 1, name: "97"}]; len(kept) != 6 || !oldest {
-		t.Fatalf("found %v; want the operator's, one of 2 and 3 each, and the three latest of 1", kept)
-	}
-	add(4, "a", 103) // which is the last for which there is room
-	add(5, "a", 104)
-	_, first := kept[identity{organization: 2, name: "a"}]
-	_, oldest := kept[identity{organization: 1, name: "97"}]
-	if len(kept) != atMost+1 || !first || oldest {
-		t.Errorf("found %v; want that the organization with the most has made room", kept)
 	}
 }
 
