@@ -22,6 +22,7 @@ func TestTermsAreChecked(t *testing.T) {
 		t.Errorf("good terms: %v", found)
 	}
 	oauth2 := sealing.OAuth2{TokenURL: "https://id.example/token", ClientID: "shop"}
+	app := sealing.GitHubApp{ID: "Iv23canary", Installation: "42"}
 	for _, tt := range []struct {
 		name, field string
 		change      func(*sealing.Terms)
@@ -63,6 +64,27 @@ func TestTermsAreChecked(t *testing.T) {
 		}},
 		{"a key that was cut off", "/certificate/ca", func(s *sealing.Terms) {
 			s.Proof.Certificate = sealing.Certificate{Client: true, CA: authority(t) + key[:40]}
+		}},
+		{"a GitHub App with http", "/kind", func(s *sealing.Terms) { s.Proof.GitHubApp = app }},
+		{"a GitHub App with a user", "/githubApp", func(s *sealing.Terms) { s.Kind, s.Username, s.Proof.GitHubApp = sealing.Git, "u", app }},
+		{"a GitHub App and OAuth 2.0", "/githubApp", func(s *sealing.Terms) {
+			s.Kind, s.Proof = sealing.Git, sealing.Proof{OAuth2: oauth2, GitHubApp: app}
+		}},
+		{"a GitHub App of another forge", "/forge", func(s *sealing.Terms) { s.Kind, s.Forge, s.Proof.GitHubApp = sealing.Git, "gitlab", app }},
+		{"a GitHub App without a number", "/githubApp/appId", func(s *sealing.Terms) {
+			s.Kind, s.Proof.GitHubApp = sealing.Git, sealing.GitHubApp{Installation: "42"}
+		}},
+		{"a GitHub App whose number leads elsewhere", "/githubApp/installationId", func(s *sealing.Terms) {
+			s.Kind, s.Proof.GitHubApp = sealing.Git, sealing.GitHubApp{ID: "7", Installation: "42/../7"}
+		}},
+		{"a GitHub App at an address with a user", "/githubApp/apiUrl", func(s *sealing.Terms) {
+			s.Kind, s.Proof.GitHubApp = sealing.Git, sealing.GitHubApp{ID: "7", Installation: "42", API: "https://u:canary@a.example/"}
+		}},
+		{"a GitHub App at an address with a query", "/githubApp/apiUrl", func(s *sealing.Terms) {
+			s.Kind, s.Proof.GitHubApp = sealing.Git, sealing.GitHubApp{ID: "7", Installation: "42", API: "https://a.example/?x=canary"}
+		}},
+		{"a GitHub App at two hosts", "/urlPrefixes/1", func(s *sealing.Terms) {
+			s.Kind, s.URLPrefixes, s.Proof.GitHubApp = sealing.Git, []string{"https://a.example/x", "https://b.example/x"}, app
 		}},
 		{"a user with a colon", "/username", func(s *sealing.Terms) { s.Username = "a:b" }},
 	} {

@@ -15,9 +15,10 @@ type Credential struct {
 	Username    string   `json:"username,omitempty"`
 	Header      string   `json:"header,omitempty"`
 	Forge       string   `json:"forge,omitempty"`
-	// OAuth2 makes it a client of OAuth 2.0, Certificate a certificate of the client.
+	// OAuth2 makes it a client of OAuth 2.0, Certificate a certificate of the client, GitHubApp an installation of a GitHub App.
 	OAuth2      *CredentialOAuth2      `json:"oauth2,omitempty"`
 	Certificate *CredentialCertificate `json:"certificate,omitempty"`
+	GitHubApp   *CredentialGitHubApp   `json:"githubApp,omitempty"`
 	// Version counts the values.
 	Version int `json:"version"`
 	// Reference refers to the value; empty for a sealed one.
@@ -47,6 +48,15 @@ type CredentialCertificate struct {
 	CA string `json:"ca"`
 }
 
+// CredentialGitHubApp is an installation of a GitHub App.
+type CredentialGitHubApp struct {
+	// AppID is the number of the App, or its client id.
+	AppID          string `json:"appId"`
+	InstallationID string `json:"installationId"`
+	// APIURL is where GitHub's REST API is; empty for where it is for the host of the URLs.
+	APIURL string `json:"apiUrl"`
+}
+
 // CredentialValue is the value of a credential: itself, or a reference to it.
 type CredentialValue struct {
 	Value, Reference string
@@ -54,7 +64,7 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca } version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
+const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca } githubApp { appId installationId apiUrl } version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
 
 func (v CredentialValue) onto(input map[string]any) map[string]any {
 	if v.Value != "" {
@@ -87,6 +97,9 @@ func (c *Client) CreateCredential(ctx context.Context, n Credential, v Credentia
 	}
 	if n.Certificate != nil {
 		input["certificate"] = n.Certificate
+	}
+	if n.GitHubApp != nil {
+		input["githubApp"] = n.GitHubApp
 	}
 	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, input)
 }

@@ -133,12 +133,14 @@ func (c commands) create() *cobra.Command {
 	var token client.CredentialOAuth2
 	var certificate bool
 	var authorities string
+	var app client.CredentialGitHubApp
 	cmd := c.Asking("create NAME", "Make a credential. The value is read from standard input or a file, and never shown again",
 		"  lockstep credential create api --kind http --url https://api.example.com/v1 < token.txt\n"+
 			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
 			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key\n"+
 			"  lockstep credential create approvals --kind http --url https://approvals.example.com/ --token-url https://id.example.com/token --client-id lockstep --scope read < secret.txt\n"+
-			"  cat client.pem client-key.pem | lockstep credential create inner --kind http --url https://inner.example.com/ --client-certificate --ca inner-ca.pem",
+			"  cat client.pem client-key.pem | lockstep credential create inner --kind http --url https://inner.example.com/ --client-certificate --ca inner-ca.pem\n"+
+			"  lockstep credential create team --kind git --url https://github.com/team --forge github --github-app Iv23liAbCdEf --installation 12345678 --value-file team.private-key.pem",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
@@ -148,6 +150,9 @@ func (c commands) create() *cobra.Command {
 			if slices.ContainsFunc([]string{"token-url", "client-id", "scope", "send"}, cmd.Flags().Changed) {
 				token.Scopes = append([]string{}, token.Scopes...)
 				n.OAuth2 = &token
+			}
+			if slices.ContainsFunc([]string{"github-app", "installation", "api-url"}, cmd.Flags().Changed) {
+				n.GitHubApp = &app
 			}
 			if certificate {
 				n.Certificate = &client.CredentialCertificate{}
@@ -176,6 +181,9 @@ func (c commands) create() *cobra.Command {
 	command.WordFlag(cmd, &token.Send, "send", "header", "of OAuth 2.0: how the client proves itself", []string{"header", "body"})
 	cmd.Flags().BoolVar(&certificate, "client-certificate", false, "the value is a certificate and its key, in PEM, which connections are opened with")
 	cmd.Flags().StringVar(&authorities, "ca", "", "with --client-certificate: a `file` with the authorities that may vouch for the servers, in PEM")
+	cmd.Flags().StringVar(&app.AppID, "github-app", "", "of git: makes it a GitHub App with this App `ID` or client ID; the value is the App's private key, in PEM")
+	cmd.Flags().StringVar(&app.InstallationID, "installation", "", "of a GitHub App: the `number` of its installation, which the installation's address ends with")
+	cmd.Flags().StringVar(&app.APIURL, "api-url", "", "of a GitHub App: the `URL` of GitHub's REST API, if it is neither https://api.github.com nor https://HOST/api/v3")
 	v.flags(cmd)
 	return cmd
 }

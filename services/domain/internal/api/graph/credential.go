@@ -61,6 +61,12 @@ func proofOf(in model.CreateCredentialInput) (p sealing.Proof) {
 	if in.Certificate != nil {
 		p.Certificate = sealing.Certificate{Client: true, CA: in.Certificate.Ca}
 	}
+	if a := in.GithubApp; a != nil {
+		p.GitHubApp = sealing.GitHubApp{ID: a.AppID, Installation: a.InstallationID, API: a.APIURL}
+		if p.GitHubApp == (sealing.GitHubApp{}) { // see above
+			p.GitHubApp.Installation = "0"
+		}
+	}
 	return p
 }
 

@@ -629,7 +629,7 @@ type Credential struct {
 	ChangedAt     time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
-	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, or certificate with the authorities of servers. It has no secret.
+	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, or github_app with its numbers. It has no secret.
 	Proof json.RawMessage
 }
 

@@ -229,6 +229,38 @@ func (ec *executionContext) fieldContext_Credential_certificate(_ context.Contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Credential_githubApp(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_githubApp(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GithubApp, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialGitHubApp) graphql.Marshaler {
+			return ec.marshalOCredentialGitHubApp2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGitHubApp(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_githubApp(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialGitHubApp(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Credential_version(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -436,6 +468,75 @@ func (ec *executionContext) fieldContext_CredentialCertificate_ca(_ context.Cont
 	return graphql.NewScalarFieldContext("CredentialCertificate", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _CredentialGitHubApp_appId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialGitHubApp) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialGitHubApp_appId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AppID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialGitHubApp_appId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialGitHubApp", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialGitHubApp_installationId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialGitHubApp) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialGitHubApp_installationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.InstallationID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialGitHubApp_installationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialGitHubApp", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialGitHubApp_apiUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialGitHubApp) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialGitHubApp_apiUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.APIURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialGitHubApp_apiUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialGitHubApp", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CredentialOAuth2_tokenUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialOAuth2) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -620,7 +721,7 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "value", "reference", "expiresAt", "reason"}
+	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "githubApp", "value", "reference", "expiresAt", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -683,6 +784,13 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.Certificate = data
+		case "githubApp":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("githubApp"))
+			data, err := ec.unmarshalOCredentialGitHubAppInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGitHubAppInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.GithubApp = data
 		case "value":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("value"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -745,6 +853,54 @@ func (ec *executionContext) unmarshalInputCredentialCertificateInput(ctx context
 				return it, err
 			}
 			it.Ca = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialGitHubAppInput(ctx context.Context, obj any) (model.CredentialGitHubAppInput, error) {
+	var it model.CredentialGitHubAppInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["apiUrl"]; !present {
+		asMap["apiUrl"] = ""
+	}
+
+	fieldsInOrder := [...]string{"appId", "installationId", "apiUrl"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "appId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("appId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AppID = data
+		case "installationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("installationId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.InstallationID = data
+		case "apiUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("apiUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.APIURL = data
 		}
 	}
 	return it, nil
@@ -971,6 +1127,11 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "githubApp":
+			out.Values[i] = ec._Credential_githubApp(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "version":
 			out.Values[i] = ec._Credential_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1046,6 +1207,54 @@ func (ec *executionContext) _CredentialCertificate(ctx context.Context, sel ast.
 			out.Values[i] = graphql.MarshalString("CredentialCertificate")
 		case "ca":
 			out.Values[i] = ec._CredentialCertificate_ca(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var credentialGitHubAppImplementors = []string{"CredentialGitHubApp"}
+
+func (ec *executionContext) _CredentialGitHubApp(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialGitHubApp) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialGitHubAppImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialGitHubApp")
+		case "appId":
+			out.Values[i] = ec._CredentialGitHubApp_appId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "installationId":
+			out.Values[i] = ec._CredentialGitHubApp_installationId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "apiUrl":
+			out.Values[i] = ec._CredentialGitHubApp_apiUrl(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1260,6 +1469,21 @@ func (ec *executionContext) unmarshalOCredentialCertificateInput2ᚖgithubᚗcom
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputCredentialCertificateInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCredentialGitHubApp2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGitHubApp(ctx context.Context, sel ast.SelectionSet, v *model.CredentialGitHubApp) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialGitHubApp(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialGitHubAppInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGitHubAppInput(ctx context.Context, v any) (*model.CredentialGitHubAppInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialGitHubAppInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 

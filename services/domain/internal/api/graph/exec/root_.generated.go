@@ -624,6 +624,7 @@ type ComplexityRoot struct {
 		ChangedAt   func(childComplexity int) int
 		ExpiresAt   func(childComplexity int) int
 		Forge       func(childComplexity int) int
+		GithubApp   func(childComplexity int) int
 		Header      func(childComplexity int) int
 		Kind        func(childComplexity int) int
 		Name        func(childComplexity int) int
@@ -639,6 +640,12 @@ type ComplexityRoot struct {
 
 	CredentialCertificate struct {
 		Ca func(childComplexity int) int
+	}
+
+	CredentialGitHubApp struct {
+		APIURL         func(childComplexity int) int
+		AppID          func(childComplexity int) int
+		InstallationID func(childComplexity int) int
 	}
 
 	CredentialOAuth2 struct {
@@ -4747,6 +4754,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.Forge(childComplexity), true
+	case "Credential.githubApp":
+		if e.ComplexityRoot.Credential.GithubApp == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.GithubApp(childComplexity), true
 	case "Credential.header":
 		if e.ComplexityRoot.Credential.Header == nil {
 			break
@@ -4820,6 +4833,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CredentialCertificate.Ca(childComplexity), true
+
+	case "CredentialGitHubApp.apiUrl":
+		if e.ComplexityRoot.CredentialGitHubApp.APIURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialGitHubApp.APIURL(childComplexity), true
+	case "CredentialGitHubApp.appId":
+		if e.ComplexityRoot.CredentialGitHubApp.AppID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialGitHubApp.AppID(childComplexity), true
+	case "CredentialGitHubApp.installationId":
+		if e.ComplexityRoot.CredentialGitHubApp.InstallationID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialGitHubApp.InstallationID(childComplexity), true
 
 	case "CredentialOAuth2.clientId":
 		if e.ComplexityRoot.CredentialOAuth2.ClientID == nil {
@@ -14130,6 +14162,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputCreateVersionSetInput,
 		ec.unmarshalInputCredentialCertificateInput,
+		ec.unmarshalInputCredentialGitHubAppInput,
 		ec.unmarshalInputCredentialOAuth2Input,
 		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputDecideCheckInput,
@@ -15654,6 +15687,8 @@ type Credential {
   oauth2: CredentialOAuth2
   "Makes it a certificate of the client; null for none."
   certificate: CredentialCertificate
+  "Makes it an installation of a GitHub App, for which tokens are issued; null for none."
+  githubApp: CredentialGitHubApp
   "Counts the values."
   version: Int!
   "Refers to the value; empty for a sealed one."
@@ -15689,6 +15724,16 @@ type CredentialCertificate {
   ca: String!
 }
 
+"An installation of a GitHub App. The value of the credential is the private key of the App, which is sent nowhere: it signs."
+type CredentialGitHubApp {
+  "The number of the App, or its client id."
+  appId: String!
+  "The number of the installation."
+  installationId: String!
+  "Where GitHub's REST API is; empty for where it is for the host of the URLs."
+  apiUrl: String!
+}
+
 "A client of OAuth 2.0."
 input CredentialOAuth2Input {
   "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
@@ -15705,6 +15750,16 @@ input CredentialOAuth2Input {
 input CredentialCertificateInput {
   "Authorities, in PEM, that may vouch for servers in place of all others."
   ca: String! = ""
+}
+
+"An installation of a GitHub App."
+input CredentialGitHubAppInput {
+  "The App ID or the client ID, as the settings of the App show it."
+  appId: String!
+  "The number that the address of the installation ends with."
+  installationId: String!
+  "Where GitHub's REST API is, such as https://api.shop.ghe.com. Without it, https://api.github.com or https://HOST/api/v3."
+  apiUrl: String! = ""
 }
 
 "Input of createCredential."
@@ -15724,6 +15779,8 @@ input CreateCredentialInput {
   oauth2: CredentialOAuth2Input
   "Makes it a certificate of the client, of which the value is the certificate and its key, in PEM. Only for HTTP, and without the others."
   certificate: CredentialCertificateInput
+  "Makes it an installation of a GitHub App, of which the value is the private key, in PEM. Only for GIT, without username, and all URLs at one host."
+  githubApp: CredentialGitHubAppInput
   "The value itself, which is sealed and never shown again; or else reference."
   value: String
   "A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it."
@@ -22302,6 +22359,8 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 		return ec.fieldContext_Credential_oauth2(ctx, field)
 	case "certificate":
 		return ec.fieldContext_Credential_certificate(ctx, field)
+	case "githubApp":
+		return ec.fieldContext_Credential_githubApp(ctx, field)
 	case "version":
 		return ec.fieldContext_Credential_version(ctx, field)
 	case "reference":
@@ -22328,6 +22387,18 @@ func (ec *executionContext) childFields_CredentialCertificate(ctx context.Contex
 		return ec.fieldContext_CredentialCertificate_ca(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CredentialCertificate", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialGitHubApp(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "appId":
+		return ec.fieldContext_CredentialGitHubApp_appId(ctx, field)
+	case "installationId":
+		return ec.fieldContext_CredentialGitHubApp_installationId(ctx, field)
+	case "apiUrl":
+		return ec.fieldContext_CredentialGitHubApp_apiUrl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialGitHubApp", field.Name)
 }
 
 func (ec *executionContext) childFields_CredentialOAuth2(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

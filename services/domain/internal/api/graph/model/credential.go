@@ -18,6 +18,7 @@ type Credential struct {
 	Username, Header, Forge string
 	Oauth2                  *CredentialOAuth2
 	Certificate             *CredentialCertificate
+	GithubApp               *CredentialGitHubApp
 	Version                 int
 	Reference               string
 	Sealed                  bool
@@ -37,6 +38,9 @@ type CredentialOAuth2 struct {
 // CredentialCertificate is that the value is a certificate.
 type CredentialCertificate struct{ Ca string }
 
+// CredentialGitHubApp is an installation of a GitHub App.
+type CredentialGitHubApp struct{ AppID, InstallationID, APIURL string }
+
 // WrapCredential makes one of the domain's, as it is at an instant.
 func WrapCredential(c credential.Credential, at time.Time) Credential {
 	var client *CredentialOAuth2
@@ -49,8 +53,12 @@ func WrapCredential(c credential.Credential, at time.Time) Credential {
 	if c.Proof.Certificate.Client {
 		certificate = &CredentialCertificate{Ca: c.Proof.Certificate.CA}
 	}
+	var app *CredentialGitHubApp
+	if a := c.Proof.GitHubApp; a != (sealing.GitHubApp{}) {
+		app = &CredentialGitHubApp{AppID: a.ID, InstallationID: a.Installation, APIURL: a.API}
+	}
 	return Credential{
-		Oauth2: client, Certificate: certificate,
+		Oauth2: client, Certificate: certificate, GithubApp: app,
 		Name: c.Name, Kind: c.Kind, URLPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header, Forge: c.Forge, Version: c.Version,
 		Reference: c.Reference, Sealed: c.Key != 0, State: c.StateAt(at), ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, Author: c.Author.Name,
 		ChangedAt: c.ChangedAt,

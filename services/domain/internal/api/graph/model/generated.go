@@ -365,6 +365,8 @@ type CreateCredentialInput struct {
 	Oauth2 *CredentialOAuth2Input `json:"oauth2,omitempty"`
 	// Makes it a certificate of the client, of which the value is the certificate and its key, in PEM. Only for HTTP, and without the others.
 	Certificate *CredentialCertificateInput `json:"certificate,omitempty"`
+	// Makes it an installation of a GitHub App, of which the value is the private key, in PEM. Only for GIT, without username, and all URLs at one host.
+	GithubApp *CredentialGitHubAppInput `json:"githubApp,omitempty"`
 	// The value itself, which is sealed and never shown again; or else reference.
 	Value *string `json:"value,omitempty"`
 	// A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it.
@@ -536,6 +538,16 @@ type CreateVersionSetPayload struct {
 type CredentialCertificateInput struct {
 	// Authorities, in PEM, that may vouch for servers in place of all others.
 	Ca string `json:"ca"`
+}
+
+// An installation of a GitHub App.
+type CredentialGitHubAppInput struct {
+	// The App ID or the client ID, as the settings of the App show it.
+	AppID string `json:"appId"`
+	// The number that the address of the installation ends with.
+	InstallationID string `json:"installationId"`
+	// Where GitHub's REST API is, such as https://api.shop.ghe.com. Without it, https://api.github.com or https://HOST/api/v3.
+	APIURL string `json:"apiUrl"`
 }
 
 // A client of OAuth 2.0.
