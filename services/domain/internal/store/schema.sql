@@ -882,7 +882,7 @@ CREATE TABLE cd_credentials (
     CONSTRAINT cd_credentials_name_is_plain CHECK ((name ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text)),
     CONSTRAINT cd_credentials_places_are_bounded CHECK (((cardinality(url_prefixes) >= 1) AND (cardinality(url_prefixes) <= 20))),
     CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
-    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR (kind = 'http'::text)))),
+    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR ((kind = 'http'::text) AND (NOT (proof ? 'github_app'::text))) OR ((kind = 'git'::text) AND (proof ? 'github_app'::text))))),
     CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),
     CONSTRAINT cd_credentials_value_is_one CHECK (
 CASE
@@ -903,7 +903,7 @@ COMMENT ON COLUMN cd_credentials.expires_at IS
 COMMENT ON COLUMN cd_credentials.key_id IS
     'The key of the keyset that the value is sealed with; 0 for none.';
 COMMENT ON COLUMN cd_credentials.proof IS
-    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, or certificate with the authorities of servers. It has no secret.';
+    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, or github_app with its numbers. It has no secret.';
 COMMENT ON COLUMN cd_credentials.reference IS
     'Refers to the value; empty for a sealed one, and once it was revoked.';
 COMMENT ON COLUMN cd_credentials.sealed IS
