@@ -38,25 +38,25 @@ func useApp(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file stri
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		said := "no access with " + r.Header.Get("Authorization")
+		message := "no access with " + r.Header.Get("Authorization")
 		if strings.HasSuffix(r.URL.Path, "/access_tokens") {
 			if issued++; issued == 1 {
-				http.Error(w, said, http.StatusForbidden)
+				http.Error(w, message, http.StatusForbidden)
 				return
 			}
 			w.WriteHeader(http.StatusCreated)
-			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), said)
+			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), message)
 			return
 		}
 		if strings.Contains(r.Header.Get("Authorization"), canary) {
 			sent++
 		}
 		if strings.Contains(r.URL.Path, "/branches/gone") || strings.Contains(r.URL.Path, "/commits/gone") {
-			http.Error(w, said, http.StatusUnauthorized)
+			http.Error(w, message, http.StatusUnauthorized)
 			return
 		}
 		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(map[string]string{"message": said})
+		_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 	}))
 	t.Cleanup(web.Close)
 	v := newVault(t, func(*vault, *workflow.Config) {})

@@ -354,7 +354,7 @@ func TestAGitHubAppsTokenIsTakenBack(t *testing.T) {
 	}
 }
 
-// D56: what GitHub answers in place of a token is said in words of ours, with what is to be done, and nothing of its answer.
+// D56: what GitHub answers in place of a token is reported in words of ours, with what is to be done, and nothing of its answer.
 func TestAGitHubAppGetsNoToken(t *testing.T) {
 	t.Parallel()
 	status := func(code int, header ...string) http.HandlerFunc {
@@ -446,7 +446,9 @@ func TestAGitHubAppsAPIAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := newGitHubApp(t, GitHub, func(s *sealing.Terms) { s.Proof.GitHubApp.API = s.URLPrefixes[0][:strings.LastIndex(s.URLPrefixes[0], "/")] + "/api/v3/" })
+	own := newGitHubApp(t, GitHub, func(s *sealing.Terms) {
+		s.Proof.GitHubApp.API = s.URLPrefixes[0][:strings.LastIndex(s.URLPrefixes[0], "/")] + "/api/v3/"
+	})
 	own.add(t, "main", map[string]string{"staging/api.yaml": "old\n"})
 	own.read(own.forge, 1)
 	// A repository that is not below the URLs of the credential is not logged in to.
@@ -455,6 +457,22 @@ func TestAGitHubAppsAPIAddress(t *testing.T) {
 		t.Errorf("found %v, and %d tokens; want that others are not logged in to", err, own.count)
 	}
 	own.noStrays()
+}
+
+// D56: what was issued for one repository is not used for another one, and names of repositories that differ in case only are the same.
+func TestAGitHubAppsTokenIsForOneRepository(t *testing.T) {
+	t.Parallel()
+	g := newGitHubApp(t, "")
+	g.add(t, "main", map[string]string{"staging/api.yaml": "old\n"})
+	g.read(g.forge, 1)
+	for _, name := range []string{"/web", "/WEB.git"} {
+		if _, _, err := g.forge.ReadFile(t.Context(), 1, strings.TrimSuffix(g.url, "/shop.git")+name, "main", "x"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: found %v; want that there is none", name, err)
+		}
+	}
+	if want := `POST {"repositories":["web"]}`; g.count != 2 || g.asked[1] != want {
+		t.Errorf("found %q; want a second one, %s", g.asked, want)
+	}
 }
 
 // D56: other organizations have no part in a token.
