@@ -1,6 +1,10 @@
 package graph_test
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,5 +109,42 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 		if err != nil || found {
 			t.Errorf("%s has the value: %t, %v", table, found, err)
 		}
+	}
+}
+
+// D56: a GitHub App is made and shown with its numbers, and its key is in no answer; what is wrong with it is reported by field.
+func TestACredentialOfAGitHubApp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
+	put := func(app map[string]any, value string) string {
+		t.Helper()
+		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) {
+			credential { kind forge githubApp { appId installationId apiUrl } oauth2 { clientId } } errors { message field } } }`, map[string]any{"input": map[string]any{
+			"name": "app", "kind": "GIT", "urlPrefixes": []string{"https://github.com/team"}, "forge": "github", "githubApp": app, "value": value,
+		}})
+		text := string(a.Data)
+		if len(a.Errors) > 0 || strings.Contains(text, "PRIVATE KEY") {
+			t.Errorf("found %s, %v; want an answer without the key", text, a.Errors)
+		}
+		return text
+	}
+	for want, found := range map[string]string{
+		`"githubApp","appId"`:          put(map[string]any{"appId": "", "installationId": ""}, key),
+		`"githubApp","installationId"`: put(map[string]any{"appId": "7", "installationId": "shop"}, key),
+		`"githubApp","apiUrl"`:         put(map[string]any{"appId": "7", "installationId": "42", "apiUrl": "ftp://a.example"}, key),
+		`"value"`:                      put(map[string]any{"appId": "7", "installationId": "42"}, "ghp_canary"),
+	} {
+		if !strings.Contains(found, want) || strings.Contains(found, "canary") {
+			t.Errorf("found %s; want a problem of %s", found, want)
+		}
+	}
+	const want = `"githubApp":{"appId":"7","installationId":"42","apiUrl":""},"oauth2":null`
+	if found := put(map[string]any{"appId": "7", "installationId": "42"}, key); !strings.Contains(found, want) || !strings.Contains(found, `"errors":[]`) {
+		t.Errorf("found %s; want …%s…", found, want)
 	}
 }
