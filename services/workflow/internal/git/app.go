@@ -101,7 +101,7 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	if err != nil {
 		return credential.Token{}, fault.Because(err, fault.Internal, "encode a request for a token")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)) //nolint:gosec // the transport decides (D41)
 	if err != nil {
 		return credential.Token{}, fault.New(fault.Invalid, "the API address of the credential %q cannot be used", c.Name)
 	}
@@ -109,7 +109,7 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	request.Header.Set("Accept", "application/vnd.github+json")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-GitHub-Api-Version", "2022-11-28")
-	answer, err := a.client.Do(request)
+	answer, err := a.client.Do(request) //nolint:gosec // see above
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return credential.Token{}, fault.Because(err, fault.Refused, "the API of the credential %q may not be reached: %s", c.Name, fault.Public(err))
@@ -133,7 +133,8 @@ func (a *apps) read(ctx context.Context, c *Credential, body io.Reader) (credent
 		Token     string    `json:"token"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
-	if len(raw) > answerMost || json.Unmarshal(raw, &issued) != nil || len(issued.Token) > tokenMost || !tokenForm.MatchString(issued.Token) || issued.ExpiresAt.IsZero() {
+	if len(raw) > answerMost || json.Unmarshal(raw, &issued) != nil || len(issued.Token) > tokenMost ||
+		!tokenForm.MatchString(issued.Token) || issued.ExpiresAt.IsZero() {
 		return credential.Token{}, fault.New(fault.Unauthenticated, "the API of the credential %q does not answer like GitHub: it has issued no token that can be read", c.Name)
 	}
 	activity.Conceal(ctx, issued.Token)

@@ -260,8 +260,8 @@ func (g *gitHubApp) noStrays() {
 	}
 }
 
-// D56: a GitHub App reads, commits, proposes, reports and merges with a token of its installation, which is issued for the one repository and
-// kept until shortly before its end: over Git's protocol, and through GitHub's interface.
+// D56: a GitHub App reads, commits, proposes, reports and merges with a token of its installation, which is issued for the one repository
+// and kept until shortly before its end: over Git's protocol, and through GitHub's interface.
 func TestAGitHubApp(t *testing.T) {
 	t.Parallel()
 	for _, forge := range []string{"", GitHub} {
@@ -304,8 +304,8 @@ func TestAGitHubApp(t *testing.T) {
 	}
 }
 
-// D56: a token that GitHub does not accept any more is replaced once, by each process for itself; the key is rotated and revoked while it is
-// in use.
+// D56: a token that GitHub does not accept any more is replaced once, by each process for itself; the key is rotated and revoked while it
+// is in use.
 func TestAGitHubAppsTokenIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for _, forge := range []string{"", GitHub} {
