@@ -54,7 +54,7 @@ func askedOfTheHostile() []string {
 		"source enable artifactsource_1", "source remove artifactsource_1", "service add a HOSTILE --set image=x", "service retire a HOSTILE",
 		"service restore a HOSTILE", "version-set create a --from versionset_1",
 		"pipeline get a", "pipeline set a FILE", "version-set list a", "version-set wait a", "version-set get versionset_1",
-		"environment list", "environment get a", "environment create a --tier production --driver HOSTILE --set x=1", "environment set a --driver HOSTILE --set x=1", "environment archive a",
+		"environment list", "environment get a", "environment drift a", "environment create a --tier production --driver HOSTILE --set x=1", "environment set a --driver HOSTILE --set x=1", "environment archive a",
 		"environment restore a",
 		"environment approval a", "environment checks a", "environment direct-changes a --forbid", "environment change-control a --on",
 		"change list", "change show c", "change confirm c", "change reject c", "change withdraw c", "change force c --reason a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",

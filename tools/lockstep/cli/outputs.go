@@ -32,7 +32,7 @@ func Outputs() map[string]any {
 		"source versions":    []client.Version{}, "source test": client.Sight{}, "source check-now": client.Sight{},
 		"pipeline get": client.FlowDefinition{}, "pipeline set": client.FlowDefinition{},
 		"version-set list": []client.VersionSet{}, "version-set get": client.VersionSet{}, "version-set wait": client.VersionSet{},
-		"environment list": []client.Environment{}, "environment get": client.Environment{}, "environment create": client.Environment{}, "environment set": client.Environment{},
+		"environment list": []client.Environment{}, "environment get": client.Environment{}, "environment drift": []client.Drifted{}, "environment create": client.Environment{}, "environment set": client.Environment{},
 		"environment archive": client.Environment{}, "environment restore": client.Environment{},
 		"environment pin": client.Environment{}, "environment unpin": client.Environment{},
 		"check report": client.CheckReport{}, "check list": []client.RolloutCheck{},

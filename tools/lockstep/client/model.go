@@ -130,6 +130,61 @@ type ApplicationEnvironment struct {
 	Environment     Reference `json:"environment"`
 	Readiness       string    `json:"readiness"`
 	ReadinessReason string    `json:"readinessReason,omitempty"`
+	// Reconciliation is nil before the first observation, and unless one application was asked for.
+	Reconciliation *Reconciliation `json:"reconciliation,omitempty"`
+}
+
+// Reconciliation is what an application is in an environment, compared with what was deployed there.
+type Reconciliation struct {
+	// Drift says what differs; empty if nothing does.
+	Drift   string          `json:"drift"`
+	Objects []DriftedObject `json:"objects,omitempty"`
+	// Since is since when something has differed, or since when nothing has.
+	Since      time.Time `json:"since,omitzero"`
+	ObservedAt time.Time `json:"observedAt,omitzero"`
+	// StaleReason is why it may not be so any more; empty if nothing speaks against it.
+	StaleReason string `json:"staleReason,omitempty"`
+}
+
+// DriftedObject is an object that differs from what was deployed.
+type DriftedObject struct {
+	// Kind is empty, as Name is, if the difference is only known in words.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// How is MISSING, EXTRA or DIFFERENT.
+	How string `json:"how"`
+	// Differs says what differs in it, such as "replicas 9 → 2".
+	Differs []string `json:"differs,omitempty"`
+	// Held are the fields that others have taken over, so that no deploy sets them.
+	Held []HeldField `json:"held,omitempty"`
+}
+
+// HeldField is a field that another manager has taken over.
+type HeldField struct {
+	Path string `json:"path"`
+	// Manager is empty if it is unknown.
+	Manager string `json:"manager,omitempty"`
+}
+
+// Drifted is an application that differs in an environment from what was deployed there.
+type Drifted struct {
+	Application    Reference       `json:"application"`
+	Environment    Reference       `json:"environment"`
+	Reconciliation *Reconciliation `json:"reconciliation,omitempty"`
+}
+
+// Drifts are the environments in which an application differs, as far as they were asked for.
+func (a Application) Drifts() []Drifted {
+	drifted := []Drifted{}
+	for _, e := range a.Environments {
+		if e.Reconciliation != nil && e.Reconciliation.Drift != "" {
+			drifted = append(drifted, Drifted{
+				Application: Reference{ID: a.ID, Name: a.Name}, Environment: e.Environment, Reconciliation: e.Reconciliation,
+			})
+		}
+	}
+	return drifted
 }
 
 // VersionSet is one version of every artifact source of an application.

@@ -75,7 +75,7 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer and journalNewer list the fields that the
+	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer, journalNewer and driftNewer list the fields that the
 	// previous release of the domain service does not have.
 	namesNewer   = ` formerNames`
 	detailsNewer = ` labels owner links { title url }`
@@ -93,6 +93,11 @@ const (
 	transitionFields = `subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt`
 )
 
+// driftNewer is what the previous release of the domain service does not have.
+const driftNewer = ` objects { kind namespace name how differs held { path manager } }`
+
+const reconciliationFields = `reconciliation { drift` + driftNewer + ` since observedAt staleReason }`
+
 // Applications lists applications.
 func (c *Client) Applications(ctx context.Context) ([]Application, error) {
 	return all(0, func(first int, after *string) (connection[Application], error) {
@@ -106,7 +111,8 @@ func (c *Client) Applications(ctx context.Context) ([]Application, error) {
 // Application finds an application by name.
 func (c *Client) Application(ctx context.Context, name string) (Application, error) {
 	var data struct{ Application *Application }
-	err := c.do(ctx, `query($name: String!) { application(name: $name) { `+applicationFields+` } }`, map[string]any{"name": name}, &data)
+	err := c.do(ctx, `query($name: String!) { application(name: $name) { `+applicationFields+
+		` environments { id `+reconciliationFields+` } } }`, map[string]any{"name": name}, &data)
 	return found(data.Application, err, "application", name)
 }
 
@@ -176,6 +182,32 @@ func (c *Client) Environment(ctx context.Context, name string) (Environment, err
 	var data struct{ Environment *Environment }
 	err := c.do(ctx, `query($name: String!) { environment(name: $name) { `+environmentFields+` } }`, map[string]any{"name": name}, &data)
 	return found(data.Environment, err, "environment", name)
+}
+
+// Drifts lists the applications that differ in an environment, by name. All applications of the environment are read for it.
+func (c *Client) Drifts(ctx context.Context, environment string) ([]Drifted, error) {
+	type row struct {
+		Application Reference
+		Cells       []Drifted
+	}
+	rows, err := all(0, func(first int, after *string) (connection[row], error) {
+		var data struct{ Matrix connection[row] }
+		err := c.do(ctx, `query($first: Int, $after: String, $environment: String!) { `+
+			`matrix(first: $first, after: $after, filter: {environments: [$environment]}) { nodes { application { id name } `+
+			`cells { environment { id name } `+reconciliationFields+` } } `+pageInfo+` } }`,
+			map[string]any{"first": first, "after": after, "environment": environment}, &data)
+		return data.Matrix, err
+	})
+	drifted := []Drifted{}
+	for _, row := range rows {
+		for _, cell := range row.Cells {
+			if cell.Reconciliation != nil && cell.Reconciliation.Drift != "" {
+				cell.Application = row.Application
+				drifted = append(drifted, cell)
+			}
+		}
+	}
+	return drifted, err
 }
 
 // Filter narrows a list of rollouts.

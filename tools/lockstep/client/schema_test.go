@@ -66,6 +66,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.VersionSet(ctx, "versionset_1"); return err },
 		func() error { _, err := c.Environments(ctx); return err },
 		func() error { _, err := c.Environment(ctx, "staging"); return err },
+		func() error { _, err := c.Drifts(ctx, "staging"); return err },
 		func() error { _, err := c.Rollouts(ctx, client.Filter{}); return err },
 		func() error { _, err := c.Rollout(ctx, "rollout_1"); return err },
 		func() error { _, err := c.RolloutWithCauses(ctx, "rollout_1"); return err },

@@ -91,4 +91,8 @@ func applicationDetail(w io.Writer, a client.Application) {
 	for _, e := range a.Environments {
 		command.Row(w, e.Environment.Name, journal.Human(e.Readiness), e.ReadinessReason)
 	}
+	if drifted := a.Drifts(); len(drifted) > 0 {
+		fmt.Fprintln(w)
+		command.DriftTable(w, drifted)
+	}
 }

@@ -129,12 +129,25 @@ func (c commands) environment() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { environmentDetail(w, one) })
 		})
-	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentCreate(), c.environmentSet(), c.environmentApproval(), c.environmentChecks(), c.directChanges(), c.changeControl(),
+	return command.Noun("environment", "env", "Environments: places to deploy to", list, get, c.environmentDrift(), c.environmentCreate(), c.environmentSet(), c.environmentApproval(), c.environmentChecks(), c.directChanges(), c.changeControl(),
 		c.environmentPin("pin", "Keep policies, schedules and machines from changing what runs in an environment; people may",
 			"  lockstep environment pin production --reason 'migration by hand'", (*client.Client).PinEnvironment),
 		c.environmentPin("unpin", "Let automation change what runs in an environment again", "  lockstep environment unpin production",
 			(*client.Client).UnpinEnvironment),
 		c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
+}
+
+// environmentDrift lists what differs in an environment.
+func (c commands) environmentDrift() *cobra.Command {
+	return c.Asking("drift NAME", "List what differs in an environment from what was deployed, object by object",
+		"  lockstep environment drift production\n  lockstep environment drift production -o json", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			all, err := api.Drifts(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { command.DriftTable(w, all) })
+		})
 }
 
 func environmentTable(w io.Writer, all []client.Environment) {

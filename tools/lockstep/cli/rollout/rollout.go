@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,12 @@ func (c commands) rolloutWhy() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var drifted []client.Drifted
+			if c.Output == "table" && one.FinishedAt == nil && len(one.Environments) > 0 {
+				if drifted, err = driftOf(cmd.Context(), api, one); err != nil {
+					return err
+				}
+			}
 			return c.Print(one.WaitingOn, func(w io.Writer) {
 				if row, ok := one.Breach(); ok {
 					command.Row(w, one.ID+" failed as a BREACH at "+command.Moment(row.CreatedAt)+": "+row.Reason)
@@ -95,8 +102,23 @@ func (c commands) rolloutWhy() *cobra.Command {
 				}
 				deadlineTable(w, one)
 				strategyLine(w, one)
+				if len(drifted) > 0 {
+					fmt.Fprintln(w)
+					command.DriftTable(w, drifted)
+				}
 			})
 		})
+}
+
+// driftOf is what differs in the environments to which a rollout goes: what it was begun for, or what it will take back.
+func driftOf(ctx context.Context, api *client.Client, r client.Rollout) ([]client.Drifted, error) {
+	a, err := api.Application(ctx, r.Application.Name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(a.Drifts(), func(d client.Drifted) bool {
+		return !slices.ContainsFunc(r.Environments, func(e client.RolloutEnvironment) bool { return e.Environment.ID == d.Environment.ID })
+	}), nil
 }
 
 func (c commands) rolloutCreate() *cobra.Command {
