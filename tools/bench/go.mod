@@ -116,6 +116,7 @@ require (
 	github.com/knadh/koanf/v2 v2.4.1 // indirect
 	github.com/landlock-lsm/go-landlock v0.11.0 // indirect
 	github.com/lib/pq v1.12.3 // indirect
+	github.com/lockstep-cd/lockstep/tools/lockstep v0.0.0
 	github.com/mfridman/interpolate v0.0.2 // indirect
 	github.com/minio/crc64nvme v1.1.1 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
@@ -227,3 +228,7 @@ replace github.com/lockstep-cd/lockstep/services/workflow => ../../services/work
 replace github.com/lockstep-cd/lockstep/services/domain => ../../services/domain
 
 replace github.com/lockstep-cd/lockstep/services/registry => ../../services/registry
+
+replace github.com/lockstep-cd/lockstep/services/relay => ../../services/relay
+
+replace github.com/lockstep-cd/lockstep/tools/lockstep => ../lockstep

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
-	"github.com/lockstep-cd/lockstep/services/registry"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
 )
 
@@ -64,15 +62,13 @@ func (w *world) post(ctx context.Context, path, media, authorization string, bod
 // latency pushes an index of two platforms and reports it, again and again: from the delivery's first byte to the version
 // set in the domain's tables. Without a digest, the tag is looked up at the OCI registry on the way.
 func latency(ctx context.Context, w *world, o options) ([]figure, error) {
+	if o.pushes == 0 {
+		return nil, nil
+	}
 	image := w.host() + "/shop/api"
 	if err := w.application(ctx, "shop", image); err != nil {
 		return nil, err
 	}
-	var listed bytes.Buffer
-	if err := registry.ListHooks(ctx, &listed, registry.Config{Hooks: hooks()}); err != nil {
-		return nil, err
-	}
-	path := "/" + strings.Join(strings.Split(strings.TrimSpace(listed.String()), "/")[1:], "/") // after name and reference
 	var figures []figure
 	for _, digested := range []bool{true, false} {
 		var took []time.Duration
@@ -87,7 +83,7 @@ func latency(ctx context.Context, w *world, o options) ([]figure, error) {
 				body = fmt.Appendf(nil, `{"image":%q,"tag":%q,"digest":%q}`, image, tag, digest)
 			}
 			began := clock.System().Now()
-			if status, err := w.post(ctx, path, "application/json", secret, body); err != nil || status != http.StatusAccepted {
+			if status, err := w.post(ctx, w.images, "application/json", secret, body); err != nil || status != http.StatusAccepted {
 				return nil, fmt.Errorf("deliver %s: answered %d, %w", tag, status, err)
 			}
 			if err := w.await(ctx, time.Minute, `SELECT count(*) FROM domain.cd_version_set_entries e JOIN domain.cd_versions v ON v.id = e.version_id WHERE v.digest = $1`, 1, digest); err != nil {
@@ -169,6 +165,9 @@ func (w *world) await(ctx context.Context, within time.Duration, query string, w
 // flood delivers CloudEvents at a steady rate, one a request, each of an image of its own digest. After a third of the time
 // the domain is restarted, after two thirds NATS; both are away for a twelfth of it. Every event has to become a version.
 func flood(ctx context.Context, w *world, o options) ([]figure, error) {
+	if o.rate == 0 {
+		return nil, nil
+	}
 	for i := range images {
 		if err := w.application(ctx, fmt.Sprintf("flood-%d", i), fmt.Sprintf("flood.example.com/shop/api-%d", i)); err != nil {
 			return nil, err

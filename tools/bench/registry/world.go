@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	ociregistry "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
@@ -25,6 +27,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain"
 	"github.com/lockstep-cd/lockstep/services/registry"
 	"github.com/lockstep-cd/lockstep/tools/bench/probe"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/gitserver"
 )
 
 const (
@@ -39,21 +42,25 @@ const (
 
 // world is one installation without the services that have no part in it.
 type world struct {
-	log      *slog.Logger
+	log *slog.Logger
+	// dir has what the world keeps, such as the bare repositories of Git, which are served beside the images.
+	dir      string
 	database *postgres.Server
 	nats     *natsserver.Server
 	bus      natsserver.Config
 	oci      *httptest.Server
 	db       *pgx.Conn
-	api      probe.API
-	// deliveries is where the registry service takes them.
-	deliveries       string
-	domain, registry func() error
-	domainConfig     domain.Config
+	// pool is for who asks at the same time as others.
+	pool *pgxpool.Pool
+	api  probe.API
+	// deliveries is where the registry service takes them, and images and forge are the paths of its hooks.
+	deliveries, images, forge string
+	domain, registry          func() error
+	domainConfig              domain.Config
 }
 
 func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err error) {
-	w := &world{log: log}
+	w := &world{log: log, dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close(ctx))
@@ -77,11 +84,17 @@ func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err 
 	if w.bus.Port, err = strconv.Atoi(address.Port()); err != nil {
 		return nil, fmt.Errorf("the bus's port: %w", err)
 	}
-	if err := w.startOCI(dir); err != nil {
+	if err := w.startOCI(ctx); err != nil {
 		return nil, err
 	}
 	if w.db, err = pgx.Connect(ctx, w.database.URL()); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if w.pool, err = pgxpool.New(ctx, w.database.URL()); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := w.findHooks(ctx); err != nil {
+		return nil, err
 	}
 	if err := w.startServices(ctx); err != nil {
 		return nil, err
@@ -89,8 +102,35 @@ func newWorld(ctx context.Context, dir string, log *slog.Logger) (_ *world, err 
 	return w, nil
 }
 
-// startOCI starts the OCI registry, which wants a password.
-func (w *world) startOCI(dir string) error {
+// repositories is the folder of the bare repositories of Git.
+func (w *world) repositories() string { return filepath.Join(w.dir, "git") }
+
+// findHooks reads the paths of the hooks as an operator does.
+func (w *world) findHooks(ctx context.Context) error {
+	var listed bytes.Buffer
+	if err := registry.ListHooks(ctx, &listed, registry.Config{Hooks: hooks()}); err != nil {
+		return err
+	}
+	for line := range strings.Lines(listed.String()) {
+		fields := strings.Fields(line) // name, reference of the secret, path
+		if len(fields) != 3 {
+			return fmt.Errorf("hooks: found %q; expected three fields", line)
+		}
+		if fields[0] == "forge" {
+			w.forge = fields[2]
+		} else {
+			w.images = fields[2]
+		}
+	}
+	return nil
+}
+
+// startOCI starts the OCI registry and, beside it, the server of Git repositories, which want a password.
+func (w *world) startOCI(ctx context.Context) error {
+	repositories, err := gitserver.Handler(ctx, gitserver.Config{Dir: w.repositories(), Username: username, Password: secret})
+	if err != nil {
+		return err
+	}
 	inner := ociregistry.New(ociregistry.WithReferrersSupport(true),
 		ociregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
 	w.oci = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -99,9 +139,13 @@ func (w *world) startOCI(dir string) error {
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+		if strings.Contains(r.URL.Path, ".git/") {
+			repositories.ServeHTTP(rw, r)
+			return
+		}
 		inner.ServeHTTP(rw, r)
 	}))
-	certificate := filepath.Join(dir, "oci.pem")
+	certificate := filepath.Join(w.dir, "oci.pem")
 	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.oci.Certificate().Raw}),
 		0o600); err != nil {
 		return fmt.Errorf("write the certificate: %w", err)
@@ -144,7 +188,10 @@ func (w *world) startServices(ctx context.Context) error {
 
 // hooks are those of the registry service.
 func hooks() []registry.HookConfig {
-	return []registry.HookConfig{{Name: "bench", Source: "generic", Secrets: []string{"env:" + secretVariable}, Rate: 10_000}}
+	secrets := []string{"env:" + secretVariable}
+	return []registry.HookConfig{
+		{Name: "bench", Source: "generic", Secrets: secrets, Rate: 10_000}, {Name: "forge", Source: "github", Secrets: secrets},
+	}
 }
 
 func (w *world) startDomain(ctx context.Context) {
@@ -176,6 +223,9 @@ func (w *world) close(ctx context.Context) error {
 		if stop != nil {
 			errs = append(errs, stop())
 		}
+	}
+	if w.pool != nil {
+		w.pool.Close()
 	}
 	if w.db != nil {
 		errs = append(errs, w.db.Close(context.WithoutCancel(ctx)))
