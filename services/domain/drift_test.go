@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // looks has what is due be looked at for drift, and returns the numbers of the previews that the drivers were asked for.
@@ -367,25 +369,40 @@ func TestDriftWhereNoLookSucceeds(t *testing.T) {
 	w.want(slices.ContainsFunc(w.decide(), func(one string) bool { return strings.HasPrefix(one, "began") }), false)
 }
 
-// R4-11: drift that a look has found stays shown, as of then, where nobody looks any more, and is declined at once.
+// R4-11: drift that a look has found stays shown, as of then, where nobody looks any more, as after one cluster has become many, and is
+// declined at once.
 func TestDriftWhereNobodyLooks(t *testing.T) {
 	t.Parallel()
-	w := drifting(t)
+	w := fleetsOf(clocked(t), "")
+	w.production = w.edge // one cluster as yet
+	w.commits(w.rollout(w.set))
+	w.onlyProduction()
 	w.trigger(core.TriggerDrift, `{}`)
 	w.now.Advance(6 * time.Minute)
 	w.finds(w.looks()[0], replicas())
+	place := int64(w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.edge.ID)))
+	stale := func() string {
+		t.Helper()
+		seen, err := w.view.Reconciliations(t.Context(), org, []int64{place})
+		w.ok(err)
+		return seen[place].StaleReason()
+	}
+	w.want(stale(), "")
+	_, err := w.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{ID: w.edge.ID, Fleet: json.RawMessage(twoWaves), Reason: "more stores"})
+	w.ok(err)
+	w.report(event.EnvironmentReady{EnvironmentID: w.edge.ID})
+	w.report(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: place})
 	w.now.Advance(10 * time.Minute)
-	_, err := w.pool.Exec(t.Context(), `UPDATE cd_drift_looks SET due_at = NULL, failed_at = $1, failure = $2 WHERE due_at IS NOT NULL`,
-		w.now.Now(), core.NobodyLooks)
-	w.ok(err)
-	place := int64(w.countOf(`SELECT id FROM cd_application_environments WHERE environment_id = ` + itoa(w.production.ID)))
-	seen, err := w.view.Reconciliations(t.Context(), org, []int64{place})
-	w.ok(err)
-	w.want(seen[place].StaleReason(), core.NobodyLooks)
+	w.want(len(w.looks()), 0)
+	w.want(stale(), core.NobodyLooks)
 	w.want(w.drifts(), "Deployment/api differs (replicas 9 → 2)")
 	decided := w.decide()
 	w.want(len(decided), 1)
 	w.want(strings.HasPrefix(decided[0], "declined: ") && strings.HasSuffix(decided[0], core.NobodyLooks), true)
+	// Nobody is asked again before another rollout has arrived there.
+	w.now.Advance(24 * time.Hour)
+	w.want(len(w.looks()), 0)
+	w.want(stale(), core.NobodyLooks)
 }
 
 // objects is what is stored to differ in production.

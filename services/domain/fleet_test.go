@@ -31,9 +31,17 @@ type fleets struct {
 // newFleets has five clusters with the label region=eu, in the waves that the fleet names, and one without.
 func newFleets(t *testing.T, members string) *fleets {
 	t.Helper()
-	f := &fleets{winter: clocked(t)}
-	_, err := f.pool.Exec(t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
-	f.ok(err)
+	w := clocked(t)
+	_, err := w.pool.Exec(t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
+	w.ok(err)
+	return fleetsOf(w, members)
+}
+
+// fleetsOf is newFleets in a shop whose rollouts need no passages; without members the environment has one cluster.
+func fleetsOf(w winter, members string) *fleets {
+	t, f := w.t, &fleets{winter: w}
+	t.Helper()
+	var err error
 	for i := range 6 {
 		agent, _, err := f.access.RegisterAgent(t.Context(), user(), fmt.Sprintf("c%d", i+1))
 		f.ok(err)
