@@ -32,6 +32,21 @@ type TriggerDecision struct {
 	DecidesAt  time.Time  `json:"decidesAt"`
 	VersionSet *Reference `json:"versionSet,omitempty"`
 	Rollout    *Reference `json:"rollout,omitempty"`
+	// Edit is what came of the files that the trigger edits first; nil if it edits none.
+	Edit *TriggerEdit `json:"edit,omitempty"`
+}
+
+// TriggerEdit are files of a repository that a trigger edits before it decides.
+type TriggerEdit struct {
+	// State is PENDING, COMMITTED, PROPOSED, UNCHANGED or FAILED.
+	State      string `json:"state"`
+	Repository string `json:"repository"`
+	// Commit has the values, and CommitLink is where most forges show it; empty for none.
+	Commit     string `json:"commit,omitempty"`
+	CommitLink string `json:"commitLink,omitempty"`
+	// Link is where the change is proposed, and Why why the latest attempt failed.
+	Link string `json:"link,omitempty"`
+	Why  string `json:"why,omitempty"`
 }
 
 // PromotionHold keeps automation from beginning rollouts in an environment, since a rollback there.
@@ -66,9 +81,11 @@ type SentEvent struct {
 }
 
 const (
-	decisionFields = `cause at outcome reason decidesAt versionSet { id name } rollout { id }`
-	triggerFields  = `name kind config enabled author changedAt lastDecision { ` + decisionFields + ` }`
-	holdFields     = `environment { id name } rollout { id } since`
+	decisionFields = `cause at outcome reason decidesAt versionSet { id name } rollout { id }` + editNewer
+	// editNewer is what the previous release of the domain service does not have.
+	editNewer     = ` edit { state repository commit commitLink link why }`
+	triggerFields = `name kind config enabled author changedAt lastDecision { ` + decisionFields + ` }`
+	holdFields    = `environment { id name } rollout { id } since`
 )
 
 // Triggers reads those of an application.

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -113,6 +114,26 @@ type TriggerEdit struct {
 	Commit string `json:"commit,omitempty"`
 	Link   string `json:"link,omitempty"`
 	Why    string `json:"why,omitempty"`
+}
+
+// Repository is the URL of the repository whose files are edited.
+func (e TriggerEdit) Repository() string {
+	var in struct {
+		Repository string `json:"repo_url"`
+	}
+	if json.Unmarshal(e.Inputs, &in) != nil {
+		return ""
+	}
+	return in.Repository
+}
+
+// CommitLink is where most forges show the commit; empty without one.
+func (e TriggerEdit) CommitLink() string {
+	repository := strings.TrimSuffix(strings.TrimSuffix(e.Repository(), "/"), ".git")
+	if e.Commit == "" || !strings.HasPrefix(repository, "https://") && !strings.HasPrefix(repository, "http://") {
+		return ""
+	}
+	return repository + "/commit/" + e.Commit
 }
 
 // PromotionHold keeps automation from beginning rollouts of an application in an environment in which something was rolled back (D58).

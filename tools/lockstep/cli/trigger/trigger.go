@@ -3,6 +3,7 @@
 package trigger
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
@@ -78,16 +79,24 @@ func (c commands) decisions() *cobra.Command {
 				return fault.New(fault.NotFound, "trigger %q of application %q not found", args[1], args[0])
 			}
 			return c.Print(of, func(w io.Writer) {
-				command.Row(w, "HAPPENED", "OUTCOME", "ROLLOUT", "CAUSE", "WHY")
+				command.Row(w, "HAPPENED", "OUTCOME", "ROLLOUT", "CAUSE", "EDIT", "WHY")
 				for _, d := range of {
 					rollout := ""
 					if d.Rollout != nil {
 						rollout = d.Rollout.ID
 					}
-					command.Row(w, command.Moment(d.At), journal.Human(d.Outcome), rollout, d.Cause, d.Reason)
+					command.Row(w, command.Moment(d.At), journal.Human(d.Outcome), rollout, d.Cause, editOf(d), d.Reason)
 				}
 			})
 		})
+}
+
+// editOf says what came of the files that a trigger edits first, and where that is to be seen; empty if it edits none.
+func editOf(d client.TriggerDecision) string {
+	if d.Edit == nil {
+		return ""
+	}
+	return strings.TrimSpace(journal.Human(d.Edit.State) + " " + cmp.Or(d.Edit.Link, d.Edit.CommitLink, d.Edit.Commit))
 }
 
 func (c commands) kinds() *cobra.Command {

@@ -259,8 +259,10 @@ func invalid(field, format string, args ...any) error {
 	return fault.InvalidFields(fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
 }
 
-// memberPath is the path of a member of an event's data.
-var memberPath = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,9}$`)
+// memberPattern is the path of a member of an event's data.
+const memberPattern = `^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,9}$`
+
+var memberPath = regexp.MustCompile(memberPattern)
 
 func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field) {
 	wrong := func(field, format string, args ...any) {

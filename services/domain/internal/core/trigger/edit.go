@@ -83,17 +83,19 @@ func editSchema() string {
 		text("json", "The dotted path of a member in JSON."),
 		text("hcl", "An attribute in HCL: the blocks around it and its name, such as module.api.image."),
 		text("regex", "A regular expression (RE2) with one group, which is replaced in every match."),
-		text("from", "The member of the event's data that becomes the value, such as build.tag."),
+		property("from", `"type":"string","pattern":"`+strings.ReplaceAll(memberPattern, `\`, `\\`)+`",`+
+			`"description":"The member of the event's data that becomes the value, such as build.tag."`),
 	)), `{"$schema":"https://json-schema.org/draft/2020-12/schema",`)
+	files = `"oneOf":[{"required":["yaml"]},{"required":["json"]},{"required":["hcl"]},{"required":["regex"]}],` + files
 	own := strings.TrimPrefix(string(object(
 		`"repository","branch","files"`,
-		text("repository", "The URL of the repository, without user and password."),
+		property("repository", `"type":"string","maxLength":500,"pattern":"^https?://[^@?#]+$","description":"The URL of the repository, without user and password."`),
 		text("branch", "The branch that is changed."),
 		property("files", fmt.Sprintf(
 			`"type":"array","minItems":1,"maxItems":%d,"description":"The values that change. Each has one of yaml, json, hcl and regex.","items":{%s`,
 			maxEditedFiles, files,
 		)),
-		text("message", "The first line of the commit's message."),
+		property("message", `"type":"string","maxLength":200,"description":"The first line of the commit's message."`),
 		property("pull_request", `"type":"boolean","default":false,`+
 			`"description":"Propose the change by a pull request. Then nothing is rolled out before it is merged."`),
 		text("credential", "The name of a credential; without it, the one whose URL fits best."),

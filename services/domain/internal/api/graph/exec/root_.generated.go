@@ -2357,10 +2357,20 @@ type ComplexityRoot struct {
 		At         func(childComplexity int) int
 		Cause      func(childComplexity int) int
 		DecidesAt  func(childComplexity int) int
+		Edit       func(childComplexity int) int
 		Outcome    func(childComplexity int) int
 		Reason     func(childComplexity int) int
 		Rollout    func(childComplexity int) int
 		VersionSet func(childComplexity int) int
+	}
+
+	TriggerEdit struct {
+		Commit     func(childComplexity int) int
+		CommitLink func(childComplexity int) int
+		Link       func(childComplexity int) int
+		Repository func(childComplexity int) int
+		State      func(childComplexity int) int
+		Why        func(childComplexity int) int
 	}
 
 	TriggerKindDescription struct {
@@ -12618,6 +12628,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TriggerDecision.DecidesAt(childComplexity), true
+	case "TriggerDecision.edit":
+		if e.ComplexityRoot.TriggerDecision.Edit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Edit(childComplexity), true
 	case "TriggerDecision.outcome":
 		if e.ComplexityRoot.TriggerDecision.Outcome == nil {
 			break
@@ -12642,6 +12658,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TriggerDecision.VersionSet(childComplexity), true
+
+	case "TriggerEdit.commit":
+		if e.ComplexityRoot.TriggerEdit.Commit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.Commit(childComplexity), true
+	case "TriggerEdit.commitLink":
+		if e.ComplexityRoot.TriggerEdit.CommitLink == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.CommitLink(childComplexity), true
+	case "TriggerEdit.link":
+		if e.ComplexityRoot.TriggerEdit.Link == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.Link(childComplexity), true
+	case "TriggerEdit.repository":
+		if e.ComplexityRoot.TriggerEdit.Repository == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.Repository(childComplexity), true
+	case "TriggerEdit.state":
+		if e.ComplexityRoot.TriggerEdit.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.State(childComplexity), true
+	case "TriggerEdit.why":
+		if e.ComplexityRoot.TriggerEdit.Why == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerEdit.Why(childComplexity), true
 
 	case "TriggerKindDescription.default":
 		if e.ComplexityRoot.TriggerKindDescription.Default == nil {
@@ -20723,6 +20776,37 @@ type TriggerDecision {
   versionSet: VersionSet
   "The rollout that began; null for none."
   rollout: Rollout
+  "What came of the files that the trigger edits first; null if it edits none."
+  edit: TriggerEdit
+}
+
+"Files of a repository that a trigger edits before it decides."
+type TriggerEdit {
+  state: TriggerEditState!
+  "The URL of the repository."
+  repository: String!
+  "The commit that has the values; empty for none."
+  commit: String!
+  "The URL of the commit, as most forges have it; empty for none."
+  commitLink: String!
+  "The URL of the pull request that proposes the change; empty for none."
+  link: String!
+  "Why the latest attempt failed; empty if none did."
+  why: String!
+}
+
+"How far the edit of files has come."
+enum TriggerEditState {
+  "It is being made."
+  PENDING
+  "The files were changed by a commit."
+  COMMITTED
+  "The change is proposed by a pull request."
+  PROPOSED
+  "The files had the values already."
+  UNCHANGED
+  "It was given up, or stopped."
+  FAILED
 }
 
 "What came of a decision."
@@ -25407,8 +25491,28 @@ func (ec *executionContext) childFields_TriggerDecision(ctx context.Context, fie
 		return ec.fieldContext_TriggerDecision_versionSet(ctx, field)
 	case "rollout":
 		return ec.fieldContext_TriggerDecision_rollout(ctx, field)
+	case "edit":
+		return ec.fieldContext_TriggerDecision_edit(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TriggerDecision", field.Name)
+}
+
+func (ec *executionContext) childFields_TriggerEdit(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "state":
+		return ec.fieldContext_TriggerEdit_state(ctx, field)
+	case "repository":
+		return ec.fieldContext_TriggerEdit_repository(ctx, field)
+	case "commit":
+		return ec.fieldContext_TriggerEdit_commit(ctx, field)
+	case "commitLink":
+		return ec.fieldContext_TriggerEdit_commitLink(ctx, field)
+	case "link":
+		return ec.fieldContext_TriggerEdit_link(ctx, field)
+	case "why":
+		return ec.fieldContext_TriggerEdit_why(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TriggerEdit", field.Name)
 }
 
 func (ec *executionContext) childFields_TriggerKindDescription(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

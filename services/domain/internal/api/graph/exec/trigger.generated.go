@@ -810,6 +810,176 @@ func (ec *executionContext) fieldContext_TriggerDecision_rollout(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _TriggerDecision_edit(ctx context.Context, field graphql.CollectedField, obj *model.TriggerDecision) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerDecision_edit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edit(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.TriggerEdit) graphql.Marshaler {
+			return ec.marshalOTriggerEdit2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTriggerEdit(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerDecision_edit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TriggerDecision",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TriggerEdit(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TriggerEdit_state(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v core.EditState) graphql.Marshaler {
+			return ec.marshalNTriggerEditState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐEditState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, false, false, errors.New("field of type TriggerEditState does not have child fields"))
+}
+
+func (ec *executionContext) _TriggerEdit_repository(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_repository(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Repository(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_repository(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TriggerEdit_commit(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_commit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Commit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_commit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TriggerEdit_commitLink(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_commitLink(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CommitLink(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_commitLink(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TriggerEdit_link(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_link(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Link, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_link(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TriggerEdit_why(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerEdit_why(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Why, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerEdit_why(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TriggerEdit", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _TriggerKindDescription_kind(ctx context.Context, field graphql.CollectedField, obj *model.TriggerKindDescription) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1681,6 +1851,74 @@ func (ec *executionContext) _TriggerDecision(ctx context.Context, sel ast.Select
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "edit":
+			out.Values[i] = ec._TriggerDecision_edit(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var triggerEditImplementors = []string{"TriggerEdit"}
+
+func (ec *executionContext) _TriggerEdit(ctx context.Context, sel ast.SelectionSet, obj *model.TriggerEdit) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, triggerEditImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TriggerEdit")
+		case "state":
+			out.Values[i] = ec._TriggerEdit_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "repository":
+			out.Values[i] = ec._TriggerEdit_repository(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "commit":
+			out.Values[i] = ec._TriggerEdit_commit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "commitLink":
+			out.Values[i] = ec._TriggerEdit_commitLink(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "link":
+			out.Values[i] = ec._TriggerEdit_link(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "why":
+			out.Values[i] = ec._TriggerEdit_why(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1855,6 +2093,22 @@ func (ec *executionContext) marshalNTriggerDecision2ᚕgithubᚗcomᚋlockstep�
 	return ret
 }
 
+func (ec *executionContext) unmarshalNTriggerEditState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐEditState(ctx context.Context, v any) (core.EditState, error) {
+	res, err := model.UnmarshalTriggerEditState(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTriggerEditState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐEditState(ctx context.Context, sel ast.SelectionSet, v core.EditState) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalTriggerEditState(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNTriggerKind2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋcoreᚐTriggerKind(ctx context.Context, v any) (core.TriggerKind, error) {
 	res, err := model.UnmarshalTriggerKind(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -1919,6 +2173,13 @@ func (ec *executionContext) marshalOTriggerDecision2ᚖgithubᚗcomᚋlockstep�
 		return graphql.Null
 	}
 	return ec._TriggerDecision(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOTriggerEdit2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTriggerEdit(ctx context.Context, sel ast.SelectionSet, v *model.TriggerEdit) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._TriggerEdit(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

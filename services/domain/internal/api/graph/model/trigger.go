@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -41,6 +42,17 @@ func (d TriggerDecision) DecidesAt() time.Time {
 	return *d.DecidedAt
 }
 
+// Edit is what came of the files that are edited first; nil for none.
+func (d TriggerDecision) Edit() *TriggerEdit {
+	if d.TriggerSignal.Edit == nil {
+		return nil
+	}
+	return &TriggerEdit{*d.TriggerSignal.Edit}
+}
+
+// TriggerEdit wraps the domain's.
+type TriggerEdit struct{ core.TriggerEdit }
+
 // WrapTriggerDecision wraps the domain's.
 func WrapTriggerDecision(s core.TriggerSignal) TriggerDecision { return TriggerDecision{s} }
 
@@ -57,6 +69,20 @@ func MarshalTriggerKind(k core.TriggerKind) graphql.Marshaler { return word(stri
 func UnmarshalTriggerKind(v any) (core.TriggerKind, error) {
 	return enum(v, core.TriggerVersion, core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent,
 		core.TriggerChain, core.TriggerGit)
+}
+
+// MarshalTriggerEditState writes how far an edit has come.
+func MarshalTriggerEditState(s core.EditState) graphql.Marshaler {
+	return word(cmp.Or(string(s), pending))
+}
+
+// UnmarshalTriggerEditState reads how far an edit has come.
+func UnmarshalTriggerEditState(v any) (core.EditState, error) {
+	s, err := enum(v, pending, core.EditCommitted, core.EditProposed, core.EditUnchanged, core.EditFailed)
+	if s == pending {
+		s = core.EditPending
+	}
+	return s, err
 }
 
 // pending is how the API spells an outcome that is empty.

@@ -74,7 +74,7 @@ describe('gates', () => {
 describe('where a rollback goes', () => {
   const deploy = (environment: string) => ({ kind: 'deploy' as const, environment, approval: null, gates: [], config: {} }) satisfies Step
   const ask = (name: string) => ({ kind: 'approval' as const, gateId: name, reason: '' }) satisfies Step
-  const wait = { kind: 'pause' as const, seconds: 5, name: '' } satisfies Step
+  const wait = { kind: 'pause' as const, seconds: 5, name: '', mayBeLeft: false } satisfies Step
   const skips = (of: Record<string, string>) => Object.entries(of).map(([name, cause]) => ({ environment: { id: name, name, tier: 'QA' }, cause })) as never
   // The rule of the service (core/rollout/scope.go, keepsBetween), step by step.
   const left = (steps: Parameters<typeof leftOut>[0], of: Record<string, string>) => steps.flatMap((s, i) => (s.kind !== 'deploy' && leftOut(steps, i, skips(of)) ? [i] : []))

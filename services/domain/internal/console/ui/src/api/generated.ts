@@ -728,6 +728,8 @@ export interface TestNotificationRouteInput {
 
 export type Tier = 'DEVELOPMENT' | 'QA' | 'STAGING' | 'PRODUCTION'
 
+export type TriggerEditState = 'PENDING' | 'COMMITTED' | 'PROPOSED' | 'UNCHANGED' | 'FAILED'
+
 export type TriggerKind = 'VERSION' | 'MANUAL' | 'DRIFT' | 'SCHEDULE' | 'EVENT' | 'GIT' | 'CHAIN'
 
 export type TriggerOutcome = 'PENDING' | 'WAITING' | 'BEGAN' | 'QUEUED' | 'DECLINED' | 'DONE'
@@ -1357,6 +1359,33 @@ export interface TriggerFields {
     rollout: {
       id: string
     } | null
+    edit: {
+      state: TriggerEditState
+      repository: string
+      commit: string
+      commitLink: string
+      link: string
+      why: string
+    } | null
+  } | null
+}
+
+export interface DecisionFields {
+  cause: string
+  at: string
+  outcome: TriggerOutcome
+  reason: string
+  decidesAt: string
+  rollout: {
+    id: string
+  } | null
+  edit: {
+    state: TriggerEditState
+    repository: string
+    commit: string
+    commitLink: string
+    link: string
+    why: string
   } | null
 }
 
@@ -6390,6 +6419,14 @@ export interface TriggersData {
         rollout: {
           id: string
         } | null
+        edit: {
+          state: TriggerEditState
+          repository: string
+          commit: string
+          commitLink: string
+          link: string
+          why: string
+        } | null
       } | null
     }>
     promotionHolds: Array<{
@@ -6407,7 +6444,7 @@ export interface TriggersData {
 export interface TriggersVariables {
   name: string
 }
-export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { cause at outcome reason decidesAt rollout { id } } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
+export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
 
 export interface TriggerDecisionsData {
   application: {
@@ -6423,6 +6460,14 @@ export interface TriggerDecisionsData {
         rollout: {
           id: string
         } | null
+        edit: {
+          state: TriggerEditState
+          repository: string
+          commit: string
+          commitLink: string
+          link: string
+          why: string
+        } | null
       }>
     }>
   } | null
@@ -6430,7 +6475,7 @@ export interface TriggerDecisionsData {
 export interface TriggerDecisionsVariables {
   name: string
 }
-export const TriggerDecisions: Operation<TriggerDecisionsData, TriggerDecisionsVariables> = { name: 'TriggerDecisions', text: 'query TriggerDecisions($name: String!) { application(name: $name) { id triggers { name decisions { cause at outcome reason decidesAt rollout { id } } } } }' }
+export const TriggerDecisions: Operation<TriggerDecisionsData, TriggerDecisionsVariables> = { name: 'TriggerDecisions', text: 'query TriggerDecisions($name: String!) { application(name: $name) { id triggers { name decisions { ...DecisionFields } } } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } }' }
 
 export interface TriggerKindsData {
   triggerKinds: Array<{
@@ -6461,6 +6506,14 @@ export interface PutTriggerData {
         rollout: {
           id: string
         } | null
+        edit: {
+          state: TriggerEditState
+          repository: string
+          commit: string
+          commitLink: string
+          link: string
+          why: string
+        } | null
       } | null
     } | null
     errors: Array<{
@@ -6473,7 +6526,7 @@ export interface PutTriggerData {
 export interface PutTriggerVariables {
   input: PutTriggerInput
 }
-export const PutTrigger: Operation<PutTriggerData, PutTriggerVariables> = { name: 'PutTrigger', text: 'mutation PutTrigger($input: PutTriggerInput!) { putTrigger(input: $input) { trigger { ...TriggerFields } errors { ...Problem } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { cause at outcome reason decidesAt rollout { id } } } fragment Problem on UserError { field message code }' }
+export const PutTrigger: Operation<PutTriggerData, PutTriggerVariables> = { name: 'PutTrigger', text: 'mutation PutTrigger($input: PutTriggerInput!) { putTrigger(input: $input) { trigger { ...TriggerFields } errors { ...Problem } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } } fragment Problem on UserError { field message code }' }
 
 export interface RemoveTriggerData {
   removeTrigger: {

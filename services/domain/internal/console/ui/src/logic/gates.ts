@@ -3,6 +3,7 @@
 import type { DeploymentState, GateFields, JournalRow, RolloutPageData, SkipCause } from '../api/generated'
 import { readPipeline, type GatePlan, type Step } from './pipeline'
 import { leftOut } from './scope'
+import { leftParts, take, takeJobs } from './skips'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 export type Place = Rollout['environments'][number]
@@ -86,8 +87,9 @@ export function urgentFirst(rows: Row[]): Row[] {
 /** An approval or pause between environments, in the order of the pipeline, with what became of it. */
 export type Stop =
   | { kind: 'approval'; gateId: string; reason: string; open: GateFields | null; resolution: JournalRow | null; before: string }
-  | { kind: 'pause'; seconds: number; name: string }
-  | { kind: 'other'; type: string; name: string }
+  | { kind: 'pause'; seconds: number; name: string; left: string | null }
+  | { kind: 'other'; type: string; name: string; left: string | null }
+  | { kind: 'left'; what: string; why: string }
   | { kind: 'skipped'; environment: { name: string; tier: string }; cause: SkipCause }
 
 export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; key: string }
@@ -99,6 +101,7 @@ const answers = ['approve', 'reject', 'expire', 'break_glass']
 export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
   const steps = readPipeline(rollout.flowDefinition.definition)
   const parts: Part[] = []
+  const left = leftParts(journal)
   const ask = (gateId: string, reason: string, before: string) => {
     const open = rollout.openGates.find((g) => g.gateId === gateId)
     const resolution = journal.findLast((r) => r.gateId === gateId && answers.includes(r.event)) ?? null
@@ -112,13 +115,14 @@ export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
       if (!place || skipped) return
       if (s.approval) ask(s.environment, s.approval.reason, s.environment)
       parts.push({ kind: 'lane', lane: lane(place, steps) })
+      for (const job of takeJobs(s.environment, left)) parts.push({ kind: 'stop', key: `left-${index}-${job.what}`, stop: { kind: 'left', ...job } })
     } else if (leftOut(steps, index, rollout.skippedEnvironments)) {
       // It goes with the environments that it is about.
     } else if (s.kind === 'approval') {
       const next = steps.slice(index + 1).find((n) => n.kind === 'deploy')
       ask(s.gateId, s.reason, next?.kind === 'deploy' ? next.environment : '')
     } else {
-      parts.push({ kind: 'stop', key: `step-${index}`, stop: s })
+      parts.push({ kind: 'stop', key: `step-${index}`, stop: { ...s, left: take(s, left) } })
     }
   })
   return parts

@@ -10,8 +10,8 @@ export interface GatePlan {
 export type Step =
   | { kind: 'deploy'; environment: string; approval: { reason: string } | null; gates: GatePlan[]; config: unknown }
   | { kind: 'approval'; gateId: string; reason: string }
-  | { kind: 'pause'; seconds: number; name: string }
-  | { kind: 'other'; type: string; name: string }
+  | { kind: 'pause'; seconds: number; name: string; mayBeLeft: boolean }
+  | { kind: 'other'; type: string; name: string; environment: string; mayBeLeft: boolean }
 
 function record(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
@@ -42,9 +42,11 @@ function step(value: unknown, index: number): Step {
     case 'approval':
       return { kind: 'approval', gateId: text(s.name, `step-${index}`), reason: text(s.reason) }
     case 'pause':
-      return { kind: 'pause', seconds: number(s.duration), name: text(s.name) }
-    default:
-      return { kind: 'other', type: text(s.type, 'unknown'), name: text(s.name) }
+      return { kind: 'pause', seconds: number(s.duration), name: text(s.name), mayBeLeft: s.skip_on !== undefined }
+    default: {
+      const job = record(s.job)
+      return { kind: 'other', type: text(s.type, 'unknown'), name: text(s.name, text(job.name)), environment: text(s.environment), mayBeLeft: (s.skip_on ?? job.skip_on) !== undefined }
+    }
   }
 }
 

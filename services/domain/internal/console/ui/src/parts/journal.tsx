@@ -25,7 +25,7 @@ const verbs: Record<string, string> = {
   abort: 'aborted',
   retry: 'retried',
   plan: 'planned',
-  skip: 'skipped an environment',
+  skip: 'skipped a part',
   break_glass: 'approvals overridden by break-glass',
   stop_rollback: 'automatic rollback stopped',
   stop_passage: 'was stopped at',

@@ -150,6 +150,16 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
   )
 }
 
+/** Why a part of the pipeline is left out of this rollout. */
+function LeftWords({ why }: { why: string | null }) {
+  if (why === null) return null
+  return (
+    <span className="faint">
+      : <bdi>{why}</bdi>
+    </span>
+  )
+}
+
 /** How a gate was closed. */
 const resolutions: Record<string, { tone: 'good' | 'bad' | 'wait'; icon: string; word: string }> = {
   approve: { tone: 'good', icon: 'completed', word: 'Approved' },
@@ -180,14 +190,24 @@ export function StopView({ stop, over, target }: { stop: Stop; over: boolean; ta
   if (stop.kind === 'pause') {
     return (
       <li className="stop">
-        <Icon name="paused" /> Pause of {span(stop.seconds * 1000)} {stop.name}
+        {stop.left === null ? <Icon name="paused" /> : <Chip tone="quiet" icon="skipped" word="Skipped" />} Pause of {span(stop.seconds * 1000)} <bdi>{stop.name}</bdi>
+        <LeftWords why={stop.left} />
       </li>
     )
   }
   if (stop.kind === 'other') {
     return (
       <li className="stop">
-        <Icon name="pending" /> {stop.type} {stop.name}
+        {stop.left === null ? <Icon name="pending" /> : <Chip tone="quiet" icon="skipped" word="Skipped" />} {stop.type} <bdi>{stop.name}</bdi>
+        <LeftWords why={stop.left} />
+      </li>
+    )
+  }
+  if (stop.kind === 'left') {
+    return (
+      <li className="stop">
+        <Chip tone="quiet" icon="skipped" word="Skipped" /> <bdi>{stop.what}</bdi>
+        <LeftWords why={stop.why} />
       </li>
     )
   }

@@ -9,6 +9,7 @@ import {
 import { useAsk, useChange } from '../api/hooks'
 import { SchemaForm } from '../form/SchemaForm'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
+import { editsOf, type Edits } from '../logic/edits'
 import { announce } from './announce'
 import { Confirm } from './confirm'
 import { Dialog } from './dialog'
@@ -77,6 +78,7 @@ export function Triggers({ name }: { name: string }) {
                 <tr key={t.name}>
                   <th scope="row">
                     {t.name} <span className="faint">{t.kind.toLowerCase()}</span>
+                    <Edited edits={editsOf(t.config)} />
                   </th>
                   <td>{t.enabled ? 'on' : 'off'}</td>
                   <td>{t.lastDecision ? <Decided decision={t.lastDecision} /> : <span className="faint">{t.kind === 'MANUAL' ? 'people and machines ask' : 'nothing has happened yet'}</span>}</td>
@@ -171,7 +173,52 @@ function Decided({ decision }: { decision: Decision }) {
         </>
       )}
       {decision.reason && <p dir="auto">{decision.reason}</p>}
+      {decision.edit && <EditResult edit={decision.edit} />}
     </>
+  )
+}
+
+/** What a trigger edits before it begins a rollout, value by value. */
+function Edited({ edits }: { edits: Edits | null }) {
+  if (!edits) return null
+  return (
+    <div className="faint" data-edits>
+      <p>
+        edits <bdi>{edits.repository}</bdi>, branch <bdi>{edits.branch}</bdi>, by {edits.proposes ? 'pull request' : 'commit'}:
+      </p>
+      <ul>
+        {edits.files.map((f, i) => (
+          <li key={i}>
+            <bdi className="mono">{f.path}</bdi>, {f.place && <bdi className="mono">{f.place}</bdi>} becomes <bdi className="mono">{f.from}</bdi>
+          </li>
+        ))}
+      </ul>
+    </div>
+  )
+}
+
+const editOutcomes: Record<NonNullable<Decision['edit']>['state'], string> = {
+  PENDING: 'Files are being edited', COMMITTED: 'Files edited', PROPOSED: 'Files edited by pull request', UNCHANGED: 'Files had the values already', FAILED: 'Files not edited',
+}
+
+/** What came of the files, with a link to where it is to be seen. */
+function EditResult({ edit }: { edit: NonNullable<Decision['edit']> }) {
+  const to = edit.link || edit.commitLink
+  return (
+    <p data-edit={edit.state.toLowerCase()}>
+      {editOutcomes[edit.state]}
+      {to && /^https?:/.test(to) ? (
+        <>
+          :{' '}
+          <a href={to} rel="noreferrer">
+            {edit.link ? 'the pull request' : `commit ${edit.commit.slice(0, 10)}`}
+          </a>
+        </>
+      ) : (
+        edit.commit && `: commit ${edit.commit.slice(0, 10)}`
+      )}
+      {edit.why && <>: <bdi>{edit.why}</bdi></>}
+    </p>
   )
 }
 
