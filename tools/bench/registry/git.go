@@ -196,7 +196,7 @@ func (w *world) commit(ctx context.Context, t team, report bool) (time.Duration,
 	if err := w.git(ctx, t.work, "commit", "--quiet", "--all", "-m", "a change of the team"); err != nil {
 		return 0, err
 	}
-	sha, err := w.gitSays(ctx, t.work, "rev-parse", "HEAD")
+	sha, err := w.gitOutput(ctx, t.work, "rev-parse", "HEAD")
 	if err != nil {
 		return 0, err
 	}
@@ -264,11 +264,11 @@ func (w *world) pending(ctx context.Context, t team, sha string) (id int64, err 
 
 // git runs a command of a user of the repositories.
 func (w *world) git(ctx context.Context, dir string, args ...string) error {
-	_, err := w.gitSays(ctx, dir, args...)
+	_, err := w.gitOutput(ctx, dir, args...)
 	return err
 }
 
-func (w *world) gitSays(ctx context.Context, dir string, args ...string) (string, error) {
+func (w *world) gitOutput(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // arguments of our own
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
