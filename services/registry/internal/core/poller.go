@@ -129,28 +129,34 @@ type Poller struct {
 	rounds
 	d PollerDeps
 
-	// mu guards turns, which has the times of sources that wait for their host.
+	// mu guards what follows. turns has the times of sources that wait for their host.
 	mu    sync.Mutex
 	turns map[int64]time.Time
 	// swept is when stale turns were last removed.
 	swept time.Time
+	// busy is how many polls of each host and of each organization are running, and running how many of all.
+	busy    map[string]int
+	running int
+	polls   sync.WaitGroup
 }
 
-// Concurrency and timing of a poller. So many concurrent requests are acceptable to a registry; with idle rounds every quarter of a second,
-// and a second per poll, they allow about 100 polls a second. A failing source is polled less and less often, down to once per
-// mostPatience.
+// Concurrency and timing of a poller. With a second per poll, concurrentPolls allow as many polls a second. Only some of them are of one
+// host or of one organization: servers that do not answer leave places to others. A failing source is polled less and less often, down to
+// once per mostPatience.
 const (
-	concurrentPolls = 16
-	pollBatch       = 64
-	pollLease       = 3 * time.Minute
-	pollTimeout     = time.Minute
-	pollIdle        = time.Second
-	mostPatience    = time.Hour
+	concurrentPolls     = 64
+	pollsOfOrganization = 32
+	pollsOfPlace        = 16
+	pollBatch           = 64
+	pollLease           = 3 * time.Minute
+	pollTimeout         = time.Minute
+	pollIdle            = time.Second
+	mostPatience        = time.Hour
 )
 
 // NewPoller returns a poller; Run starts it.
 func NewPoller(d PollerDeps) *Poller {
-	return &Poller{rounds: newRounds(d.Clock, pollIdle, pollBatch), d: d, turns: map[int64]time.Time{}}
+	return &Poller{rounds: newRounds(d.Clock, pollIdle, pollBatch), d: d, turns: map[int64]time.Time{}, busy: map[string]int{}}
 }
 
 // Run polls until ctx ends.
@@ -158,24 +164,83 @@ func (p *Poller) Run(ctx context.Context) error {
 	p.run(ctx, p.round, func(err error) {
 		p.d.Log.WarnContext(ctx, "claiming due sources failed; will retry", "error", err.Error())
 	})
+	p.polls.Wait()
 	return nil
 }
 
-// round polls the sources that are due, several concurrently.
+// round begins to poll the sources that are due, as many as have a place, and waits for none of them: a slow one delays no other.
 func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 	p.sweep(now)
-	sources, err := p.d.Queue.ClaimSources(ctx, now, now.Add(pollLease), pollBatch)
+	free := p.free()
+	if free == 0 {
+		return 0, nil // the end of a poll begins another round
+	}
+	sources, err := p.d.Queue.ClaimSources(ctx, now, now.Add(pollLease), free)
 	if err != nil {
 		return 0, fmt.Errorf("claim sources: %w", err)
 	}
-	return len(sources), each(sources, concurrentPolls, func(s Source) error {
+	for _, s := range sources {
 		now := p.d.Clock.Now()
-		if wait := p.turn(s, now); wait > 0 {
-			return p.d.Queue.Postpone(ctx, s, now.Add(wait))
+		wait := p.turn(s, now)
+		if wait == 0 && !p.enter(s) {
+			wait = p.anotherTurn(s, now)
 		}
-		_, err := p.poll(ctx, s)
-		return err
-	})
+		if wait > 0 {
+			err = errors.Join(err, p.d.Queue.Postpone(ctx, s, now.Add(wait)))
+			continue
+		}
+		p.polls.Go(func() {
+			defer p.Wake()
+			defer p.leave(s)
+			if _, err := p.poll(ctx, s); err != nil && ctx.Err() == nil {
+				p.d.Log.WarnContext(ctx, "polling a source failed; will retry", "source", s.ID, "organization", s.Organization, "error", err.Error())
+			}
+		})
+	}
+	if len(sources) == free {
+		return pollBatch, err // there may be more, and places for them
+	}
+	return len(sources), err
+}
+
+// free is how many polls may begin.
+func (p *Poller) free() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return concurrentPolls - p.running
+}
+
+// sharers are the host and the organization of a source, among whose polls it counts, and how many of each may run.
+func sharers(s Source) map[string]int {
+	return map[string]int{s.Place: pollsOfPlace, "organization " + strconv.FormatInt(s.Organization, 10): pollsOfOrganization}
+}
+
+// enter takes a place for a poll; false if its host or its organization has as many as it may.
+func (p *Poller) enter(s Source) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, most := range sharers(s) {
+		if p.busy[of] >= most {
+			return false
+		}
+	}
+	for of := range sharers(s) {
+		p.busy[of]++
+	}
+	p.running++
+	return true
+}
+
+// leave gives a place back.
+func (p *Poller) leave(s Source) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	for of := range sharers(s) {
+		if p.busy[of]--; p.busy[of] == 0 {
+			delete(p.busy, of)
+		}
+	}
 }
 
 // turn returns how long a source has to wait for its host. A waiting source keeps its place and does not ask again: otherwise a thousand
@@ -194,6 +259,16 @@ func (p *Poller) turn(s Source, now time.Time) time.Duration {
 	if wait > 0 {
 		p.turns[s.ID] = now.Add(wait)
 	}
+	return wait
+}
+
+// anotherTurn returns how long a source has to wait that finds no place in its turn. It takes a turn anew, or those that wait for a place
+// would all poll when there are some.
+func (p *Poller) anotherTurn(s Source, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wait := max(pollIdle, p.d.Pace(s.Place, now))
+	p.turns[s.ID] = now.Add(wait)
 	return wait
 }
 

@@ -3,8 +3,10 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 // shelf is a queue with one source.
 type shelf struct {
+	mu       sync.Mutex
 	source   Source
 	due      *time.Time
 	outcomes []Outcome
@@ -35,12 +38,16 @@ func (s *shelf) TakeSource(_ context.Context, organization, id int64, _ time.Tim
 }
 
 func (s *shelf) Postpone(_ context.Context, _ Source, until time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.due = &until
 	s.put = append(s.put, until)
 	return nil
 }
 
 func (s *shelf) SaveOutcome(_ context.Context, _ Source, o Outcome) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.outcomes = append(s.outcomes, o)
 	s.due, s.source.Failures, s.source.Memory = o.Next, o.Failures, o.Memory
 	return nil
@@ -80,6 +87,14 @@ func stage(c *clocktest.Clock, interval time.Duration, answers ...func() (Findin
 	}), s
 }
 
+// settled plays a round, and waits for its polls.
+func settled(t *testing.T, p *Poller, at time.Time) (int, error) {
+	t.Helper()
+	n, err := p.round(t.Context(), at)
+	p.polls.Wait()
+	return n, err
+}
+
 func TestASourceIsPolledAtItsInterval(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC)
@@ -90,7 +105,7 @@ func TestASourceIsPolledAtItsInterval(t *testing.T) {
 	for range 5 {
 		c.Advance(s.due.Sub(c.Now()))
 		at := c.Now()
-		if _, err := p.round(t.Context(), at); err != nil {
+		if _, err := settled(t, p, at); err != nil {
 			t.Fatal(err)
 		}
 		waits = append(waits, s.due.Sub(at))
@@ -117,7 +132,7 @@ func TestARateLimitedServerSetsTheNextPoll(t *testing.T) {
 	p, s := stage(c, time.Minute, failsWith(Later{At: start.Add(time.Hour), Err: errors.New("slow down")}),
 		failsWith(Later{At: start, Err: errors.New("slow down")}))
 	for _, want := range []time.Duration{time.Hour, 0} {
-		if _, err := p.round(t.Context(), c.Now()); err != nil {
+		if _, err := settled(t, p, c.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.due.Sub(start); want != 0 && got != want {
@@ -139,14 +154,14 @@ func TestPollsOfAHostAreLimited(t *testing.T) {
 		}
 		return 5 * time.Second
 	}
-	if n, err := p.round(t.Context(), c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 ||
+	if n, err := settled(t, p, c.Now()); n != 1 || err != nil || len(s.outcomes) != 0 || len(s.put) != 1 ||
 		!s.put[0].Equal(c.Now().Add(5*time.Second)) {
 		t.Errorf("%d looks, %v, put back until %v", len(s.outcomes), err, s.put)
 	}
 	asked := p.d.Pace
 	p.d.Pace = func(string, time.Time) time.Duration { t.Error("asked for a second turn"); return 0 }
 	c.Advance(5 * time.Second)
-	if _, err := p.round(t.Context(), c.Now()); err != nil || len(s.outcomes) != 1 {
+	if _, err := settled(t, p, c.Now()); err != nil || len(s.outcomes) != 1 {
 		t.Errorf("%d polls in its turn, %v", len(s.outcomes), err)
 	}
 	p.d.Pace = asked
@@ -169,7 +184,7 @@ func TestTurnsOfRemovedSourcesAreDropped(t *testing.T) {
 		s.source.ID = id
 		now := c.Now()
 		s.due = &now
-		if _, err := p.round(t.Context(), now); err != nil {
+		if _, err := settled(t, p, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,11 +193,11 @@ func TestTurnsOfRemovedSourcesAreDropped(t *testing.T) {
 	}
 	s.due = nil // all are removed
 	c.Advance(time.Minute)
-	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 1000 {
+	if _, err := settled(t, p, c.Now()); err != nil || len(p.turns) != 1000 {
 		t.Fatalf("%d turns when they come, %v", len(p.turns), err)
 	}
 	c.Advance(2 * pollLease)
-	if _, err := p.round(t.Context(), c.Now()); err != nil || len(p.turns) != 0 {
+	if _, err := settled(t, p, c.Now()); err != nil || len(p.turns) != 0 {
 		t.Errorf("%d turns are left, %v", len(p.turns), err)
 	}
 }
@@ -234,7 +249,7 @@ func TestFindingsAreChecked(t *testing.T) {
 		{Notification{Image: "r.example.com/a", Digest: sha}, false},
 	} {
 		p, s := stage(c, time.Minute, func() (Finding, error) { return Finding{Found: &tt.found}, nil })
-		if _, err := p.round(t.Context(), c.Now()); err != nil {
+		if _, err := settled(t, p, c.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if o := s.outcomes[0]; (o.Artifact != nil) != tt.good || (o.Problem == "") != tt.good {
@@ -243,7 +258,76 @@ func TestFindingsAreChecked(t *testing.T) {
 	}
 	p, s := stage(c, 0, sees("1"))
 	s.source.Ref = "unknown@1"
-	if _, err := p.round(t.Context(), c.Now()); err != nil || s.outcomes[0].Problem == "" {
+	if _, err := settled(t, p, c.Now()); err != nil || s.outcomes[0].Problem == "" {
 		t.Errorf("a kind that nobody knows: %+v, %v", s.outcomes, err)
+	}
+}
+
+// crowd is a queue with many sources that are all due, in turn.
+type crowd struct {
+	shelf
+	due []Source
+}
+
+func (c *crowd) ClaimSources(_ context.Context, _, _ time.Time, most int) ([]Source, error) {
+	taken := c.due[:min(most, len(c.due))]
+	c.due = c.due[len(taken):]
+	return taken, nil
+}
+
+// hangs is a finder whose servers answer when the test says so, but for those of the healthy host.
+type hangs struct {
+	healthy  string
+	answer   chan struct{}
+	asked    chan string
+	finished chan string
+}
+
+func (h hangs) Find(_ context.Context, s Source) (Finding, error) {
+	h.asked <- s.Place
+	if s.Place != h.healthy {
+		<-h.answer
+	}
+	h.finished <- s.Place
+	return Finding{}, nil
+}
+
+// R4-07: servers that do not answer, of one host or of all hosts of an organization, keep nobody else's sources from being polled.
+func TestServersThatDoNotAnswerHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	c := clocktest.New(time.Date(2026, 3, 25, 10, 0, 0, 0, time.UTC))
+	p, _ := stage(c, time.Minute)
+	h := hangs{healthy: "well.example.com", answer: make(chan struct{}), asked: make(chan string, 100), finished: make(chan string, 100)}
+	queue := &crowd{}
+	p.d.Queue, p.d.Finders = queue, map[string]Finder{"test@1": h}
+	for i := range int64(80) { // five hosts of one organization, sixteen sources each
+		queue.due = append(queue.due, Source{ID: 100 + i, Organization: 1, Ref: "test@1", Place: fmt.Sprintf("hangs-%d.example.com", i/16)})
+	}
+	if _, err := p.round(t.Context(), c.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for range pollsOfOrganization {
+		<-h.asked
+	}
+	for range 16 { // of another organization, at the first of the hosts
+		queue.due = append(queue.due, Source{ID: 1, Organization: 2, Ref: "test@1", Place: "hangs-0.example.com"})
+	}
+	queue.due = append(queue.due, Source{ID: 2, Organization: 2, Ref: "test@1", Place: h.healthy})
+	for len(queue.due) > 0 {
+		if n, err := p.round(t.Context(), c.Now()); err != nil || n == 0 {
+			t.Fatalf("found %d sources, %v", n, err)
+		}
+	}
+	if at := <-h.finished; at != h.healthy {
+		t.Errorf("found an answer of %q first", at)
+	}
+	close(h.answer)
+	p.polls.Wait()
+	if p.running != 0 || len(p.busy) != 0 {
+		t.Errorf("found %d polls, %v", p.running, p.busy)
+	}
+	// 32 of the 80, none of the 16 at a busy host, and the healthy one.
+	if got, want := len(queue.outcomes), pollsOfOrganization+1; got != want || len(queue.put) != 64 {
+		t.Errorf("found %d polls, %d put back; want %d, 64", got, len(queue.put), want)
 	}
 }

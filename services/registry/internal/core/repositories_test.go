@@ -104,11 +104,11 @@ func TestTwoThousandRepositoriesStayWithinTheBudgetOfTheirHosts(t *testing.T) {
 	})
 	for c.Now().Before(start.Add(lasts)) {
 		for {
-			n, err := p.round(t.Context(), c.Now())
+			n, err := settled(t, p, c.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n < pollBatch {
+			if n == 0 {
 				break
 			}
 		}
