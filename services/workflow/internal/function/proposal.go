@@ -36,6 +36,10 @@ func proposedFields(more ...Field) []Field {
 	return append(append(fields, more...), gitCredentialField())
 }
 
+func mergeMethods() []string {
+	return []string{activity.MergeCommit, activity.MergeSquash, activity.MergeFastForward}
+}
+
 // propose is git.propose.
 func propose(forge activity.Forge) *Function {
 	return &Function{
@@ -45,13 +49,15 @@ func propose(forge activity.Forge) *Function {
 			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
 				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by}`.\n\n" +
 				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
-				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there. If the branch has the contents\n" +
-				"already, nothing is proposed, and the state is `unchanged` with the present `commit`. A pull request that people have closed or\n" +
-				"merged is answered as it is. A branch with a commit of another author is left alone, with the code `conflict`.\n\n" +
+				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there; with the method\n" +
+				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
+				"present `commit`. A pull request that people have closed or merged is answered as it is. A branch with a commit of another author is\n" +
+				"left alone, with the code `conflict`.\n\n" +
 				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`.",
 			Arguments: proposedFields(
 				Field{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the change is refused.", Type: Text},
 				Field{Name: "description", Doc: "What the pull request says beside the message and its trailers. Markdown.", Type: Text},
+				Field{Name: "method", Type: Text, OneOf: mergeMethods(), Doc: "How it is to be merged, as `git.merge` has it."},
 			),
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
@@ -62,6 +68,7 @@ func propose(forge activity.Forge) *Function {
 			branch := proposalBranch(call)
 			p, err := forge.Propose(withLogin(ctx, call), activity.ProposalRequest{
 				Commit: c, Branch: branch, ID: branch[len(activity.ProposalPrefix):], Description: text(call.Args, "description"),
+				Method: text(call.Args, "method"),
 			})
 			return proposalAnswer(p, err)
 		},
@@ -84,7 +91,7 @@ func merge(forge activity.Forge) *Function {
 				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
 				Field{Name: "head", Doc: "The commit to merge, as `git.propose` answers it.", Type: Text, Required: true},
 				Field{
-					Name: "method", Type: Text, OneOf: []string{activity.MergeCommit, activity.MergeSquash, activity.MergeFastForward},
+					Name: "method", Type: Text, OneOf: mergeMethods(),
 					Doc: "`merge`, the default: the forge merges, with a merge commit or as the project is configured. `squash`: it makes one commit of it. " +
 						"`fast_forward`: the branch is moved to `head`, which the forge has to allow for the credential.",
 				},

@@ -62,7 +62,8 @@ func (f *Forge) propose(ctx context.Context, organization int64, repoURL string,
 }
 
 // Propose implements activity.Forge. What is on the branch of the proposal is replaced if it is ours, and kept for as long as it is the
-// same edit of files that nobody else has changed: a new commit would dismiss reviews and start checks again.
+// same edit of files that nobody else has changed: a new commit would dismiss reviews and start checks again. One that is merged by moving
+// the branch has to be on top of it.
 func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found activity.Proposal, err error) {
 	c := p.Commit
 	if err := checkCommit(c); err != nil {
@@ -176,7 +177,8 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 				p.Branch, c.RepoURL, old.Hash, p.ID)
 		}
 		// Others who may push to the branch could have the same files merged with another message, and with the trailers of another rollout.
-		if old.Message == message(c) && r.sameEdit(base, old, c) == nil {
+		onTop := p.Method != activity.MergeFastForward || slices.Equal(old.ParentHashes, []plumbing.Hash{base.Hash})
+		if onTop && old.Message == message(c) && r.sameEdit(base, old, c) == nil {
 			return old.Hash.String(), true, nil
 		}
 	}

@@ -346,7 +346,16 @@ func fastForwards(t *testing.T, s *server) {
 		!strings.Contains(err.Error(), "cannot be fast-forwarded") {
 		t.Errorf("a branch that has moved: %v", err)
 	}
+	if again := s.propose(t, p); again.Head != made.Head {
+		t.Errorf("proposed %s anew for another merge, expected %s: no file of it has changed", again.Head, made.Head)
+	}
+	p.Method = activity.MergeFastForward
+	again := s.propose(t, p)
+	if twice := s.propose(t, p); again.Head == made.Head || twice.Head != again.Head {
+		t.Errorf("proposed %s and %s, expected one new commit on top of the branch", again.Head, twice.Head)
+	}
 	s.git(t, s.dir, "update-ref", "refs/heads/main", base)
+	made = s.propose(t, p)
 	for range 2 {
 		if merged, err := s.merge(t, p, made, activity.MergeFastForward); err != nil || merged.Commit != made.Head ||
 			s.rev(t, "main") != made.Head {

@@ -142,6 +142,8 @@ type ProposalRequest struct {
 	Branch, ID string
 	// Description is added to the text of the proposal.
 	Description string
+	// Method is how it is to be merged: one that moves the branch needs a commit on top of it.
+	Method string
 }
 
 // MergeRequest is a proposal that a workflow wants merged.
