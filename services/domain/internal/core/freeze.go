@@ -60,9 +60,11 @@ type Freeze struct {
 	CreatedAt time.Time
 }
 
-// InForce reports whether it stops passages at an instant.
+// InForce reports whether it stops passages at an instant. One that began when it was made is in force since, whatever the clock says of who
+// looks: it had its effect before who started it was answered.
 func (f Freeze) InForce(at time.Time) bool {
-	return f.EndedAt == nil && !at.Before(f.StartsAt) && at.Before(f.EndsAt)
+	begun := !at.Before(f.StartsAt) || !f.StartsAt.After(f.CreatedAt)
+	return f.EndedAt == nil && begun && at.Before(f.EndsAt)
 }
 
 // Over reports whether it will stop no passage any more.

@@ -882,7 +882,7 @@ CREATE TABLE cd_credentials (
     CONSTRAINT cd_credentials_name_is_plain CHECK ((name ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text)),
     CONSTRAINT cd_credentials_places_are_bounded CHECK (((cardinality(url_prefixes) >= 1) AND (cardinality(url_prefixes) <= 20))),
     CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
-    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR ((kind = 'http'::text) AND (NOT (proof ? 'github_app'::text))) OR ((kind = 'git'::text) AND (proof ? 'github_app'::text))))),
+    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR (kind = 'http'::text)))),
     CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),
     CONSTRAINT cd_credentials_value_is_one CHECK (
 CASE
@@ -903,7 +903,7 @@ COMMENT ON COLUMN cd_credentials.expires_at IS
 COMMENT ON COLUMN cd_credentials.key_id IS
     'The key of the keyset that the value is sealed with; 0 for none.';
 COMMENT ON COLUMN cd_credentials.proof IS
-    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, or github_app with its numbers. It has no secret.';
+    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, or certificate with the authorities of servers. It has no secret.';
 COMMENT ON COLUMN cd_credentials.reference IS
     'Refers to the value; empty for a sealed one, and once it was revoked.';
 COMMENT ON COLUMN cd_credentials.sealed IS
@@ -1274,6 +1274,7 @@ CREATE TABLE cd_environment_pins (
     CONSTRAINT cd_environment_pins_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_environment_pins_reason_is_given CHECK (((reason <> ''::text) OR (NOT pinned)))
 );
+CREATE TRIGGER cd_environment_pins_lock_controls BEFORE INSERT OR UPDATE ON cd_environment_pins FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_environment_pins_touch BEFORE UPDATE ON cd_environment_pins FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_environment_pins IS
     'Environments in which only people change what runs. No row, or one that is not pinned: automation may, too.';
@@ -1865,6 +1866,7 @@ CREATE TABLE cd_freezes (
 );
 CREATE INDEX cd_freezes_by_end ON cd_freezes USING btree (organization_id, ends_at);
 CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
+CREATE TRIGGER cd_freezes_lock_controls BEFORE INSERT OR UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_freezes IS
     'Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.';
@@ -3450,10 +3452,10 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
 CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
+CREATE INDEX cd_trigger_signals_due ON cd_trigger_signals USING btree (due_at, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_trigger_signals_due_in ON cd_trigger_signals USING btree (organization_id, due_at, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_trigger_signals_of_rollout ON cd_trigger_signals USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
 CREATE INDEX cd_trigger_signals_of_trigger ON cd_trigger_signals USING btree (organization_id, trigger_id, id);
-CREATE INDEX cd_trigger_signals_pending ON cd_trigger_signals USING btree (organization_id, trigger_id, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_trigger_signals_queued ON cd_trigger_signals USING btree (organization_id, trigger_id) WHERE (outcome = 'queued'::text);
 CREATE TRIGGER cd_trigger_signals_touch BEFORE UPDATE ON cd_trigger_signals FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_trigger_signals IS
@@ -3707,6 +3709,7 @@ CREATE TABLE cd_vetoes (
 );
 CREATE UNIQUE INDEX cd_vetoes_of_version ON cd_vetoes USING btree (organization_id, version_id) WHERE ((lifted_at IS NULL) AND (version_id IS NOT NULL));
 CREATE UNIQUE INDEX cd_vetoes_of_version_set ON cd_vetoes USING btree (organization_id, version_set_id) WHERE ((lifted_at IS NULL) AND (version_set_id IS NOT NULL));
+CREATE TRIGGER cd_vetoes_lock_controls BEFORE INSERT OR UPDATE ON cd_vetoes FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_vetoes_touch BEFORE UPDATE ON cd_vetoes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_vetoes IS
     'Versions and version sets that are never deployed, until the veto is lifted. Rows are kept.';
@@ -4286,23 +4289,18 @@ COMMENT ON FUNCTION cd_forget_recipient IS
 
 CREATE OR REPLACE FUNCTION cd_forget_signals(before timestamp with time zone, most integer)
  RETURNS bigint
- LANGUAGE plpgsql
+ LANGUAGE sql
  SECURITY DEFINER
  SET search_path FROM CURRENT
 AS $function$
-DECLARE changed bigint;
-BEGIN
     WITH old AS (
-        SELECT s.organization_id, s.id FROM cd_trigger_signals s CROSS JOIN LATERAL (
-            SELECT FROM cd_trigger_signals n WHERE n.organization_id = s.organization_id AND n.trigger_id = s.trigger_id AND n.id > s.id LIMIT 1
-        ) newer
+        SELECT s.organization_id, s.id FROM cd_trigger_signals s
         WHERE s.organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND s.state = 'decided' AND s.decided_at < before
-        ORDER BY s.decided_at LIMIT most
-    )
-    DELETE FROM cd_trigger_signals s USING old WHERE s.organization_id = old.organization_id AND s.id = old.id;
-    GET DIAGNOSTICS changed = ROW_COUNT;
-    RETURN changed;
-END $function$;
+          AND EXISTS (SELECT FROM cd_trigger_signals n WHERE n.organization_id = s.organization_id AND n.trigger_id = s.trigger_id AND n.id > s.id)
+        LIMIT most
+    ), gone AS (DELETE FROM cd_trigger_signals s USING old WHERE s.organization_id = old.organization_id AND s.id = old.id RETURNING 1)
+    SELECT count(*) FROM gone
+$function$;
 COMMENT ON FUNCTION cd_forget_signals IS
     'Signals are no record: the journals have the rollouts that began.';
 
@@ -4581,6 +4579,18 @@ BEGIN
           < CASE WHEN g.also IS NULL THEN COALESCE(g.quorum, 1) ELSE 1 END;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_lock_controls()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), NEW.organization_id), 0));
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_lock_controls IS
+    'Who decides about passages holds the same lock, shared, until their transaction ends.';
 
 CREATE OR REPLACE FUNCTION cd_look_for_drift()
  RETURNS trigger
@@ -4903,16 +4913,7 @@ CREATE OR REPLACE FUNCTION cd_organizations_with_due_signals(until timestamp wit
 AS $function$
 BEGIN
     PERFORM set_config('lockstep.across', 'on', true);
-    -- From organization to organization along an index: what it costs is how many organizations have something open, not how much.
-    RETURN QUERY WITH RECURSIVE pending AS (
-        (SELECT s.organization_id FROM cd_trigger_signals s WHERE s.state = 'pending' ORDER BY s.organization_id LIMIT 1)
-        UNION ALL
-        SELECT (SELECT s.organization_id FROM cd_trigger_signals s WHERE s.state = 'pending' AND s.organization_id > p.organization_id ORDER BY s.organization_id LIMIT 1)
-        FROM pending p WHERE p.organization_id IS NOT NULL
-    )
-    SELECT p.organization_id FROM pending p CROSS JOIN LATERAL (
-        SELECT FROM cd_trigger_signals s WHERE s.organization_id = p.organization_id AND s.state = 'pending' AND s.due_at <= until ORDER BY s.due_at LIMIT 1
-    ) due;
+    RETURN QUERY SELECT DISTINCT organization_id FROM cd_trigger_signals WHERE state = 'pending' AND due_at <= until;
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_organizations_with_due_signals IS

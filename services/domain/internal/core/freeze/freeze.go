@@ -33,6 +33,9 @@ type Tx interface {
 	VersionsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Version, error)
 	VersionSetsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.VersionSet, error)
 
+	// LockControls waits for the passages that are being decided, and keeps others from being decided until the transaction ends. It comes
+	// first, before any other lock.
+	LockControls(ctx context.Context) error
 	AddFreeze(ctx context.Context, f core.Freeze) (core.Freeze, error)
 	// FreezesToCome is how many are in force at an instant, or to come.
 	FreezesToCome(ctx context.Context, at time.Time) (int, error)
@@ -80,15 +83,21 @@ type NewFreeze struct {
 
 // StartFreeze sets a freeze. Rollouts under way stop at their next passage within its scope.
 func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (core.Freeze, error) {
-	now := u.clock.Now()
-	if n.StartsAt.IsZero() {
-		n.StartsAt = now
-	}
-	if err := n.check(now); err != nil {
+	asked := n
+	n.beginsAt(u.clock.Now())
+	if err := n.check(u.clock.Now()); err != nil {
 		return core.Freeze{}, err
 	}
 	var made core.Freeze
 	err := core.Within(ctx, u.store, a, core.ActionStartFreeze, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
+		n, now := asked, u.clock.Now() // passages were granted until here
+		n.beginsAt(now)
+		if err := n.check(now); err != nil {
+			return err
+		}
 		names, err := named(ctx, tx, a.Organization, n)
 		if err != nil {
 			return err
@@ -121,6 +130,13 @@ func (u *UseCases) StartFreeze(ctx context.Context, a core.Actor, n NewFreeze) (
 	})
 	u.wake()
 	return made, err
+}
+
+// beginsAt has it begin at an instant, unless it says when.
+func (n *NewFreeze) beginsAt(now time.Time) {
+	if n.StartsAt.IsZero() {
+		n.StartsAt = now
+	}
 }
 
 // reviewIncident has evaluated again what policies have stopped, when an incident opens or closes that they see. Where a freeze begins
@@ -262,9 +278,12 @@ func (u *UseCases) ExtendFreeze(ctx context.Context, a core.Actor, id int64, end
 	if err := core.CheckReason(reason); err != nil {
 		return core.Freeze{}, err
 	}
-	now := u.clock.Now()
 	var after core.Freeze
 	err := core.Within(ctx, u.store, a, core.ActionExtendFreeze, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
+		now := u.clock.Now()
 		before, err := lockFreeze(ctx, tx, a, core.ActionExtendFreeze, id, now)
 		if err != nil {
 			return err
@@ -304,9 +323,12 @@ func (u *UseCases) EndFreeze(ctx context.Context, a core.Actor, id int64, reason
 		return core.Freeze{}, err
 	}
 	a = a.Proposing(EndInput{Freeze: id, Reason: reason})
-	now := u.clock.Now()
 	var after core.Freeze
 	err := core.Within(ctx, u.store, a, core.ActionEndFreeze, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
+		now := u.clock.Now()
 		before, err := lockFreeze(ctx, tx, a, core.ActionEndFreeze, id, now)
 		if err != nil {
 			return err

@@ -24,6 +24,9 @@ func (u *UseCases) VetoVersion(ctx context.Context, a core.Actor, n NewVeto) (co
 	}
 	var made core.Veto
 	err := core.By(ctx, u.store, a, core.ActionVetoVersion, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
 		name, application, err := subject(ctx, tx, a.Organization, n.VersionID, n.VersionSetID)
 		if err != nil {
 			return err
@@ -44,9 +47,12 @@ func (u *UseCases) LiftVeto(ctx context.Context, a core.Actor, id int64, reason 
 	if found := checkReason(reason); len(found) > 0 {
 		return core.Veto{}, fault.InvalidFields(found...)
 	}
-	now := u.clock.Now()
 	var after core.Veto
 	err := core.By(ctx, u.store, a, core.ActionLiftVeto, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
+		now := u.clock.Now()
 		before, err := tx.LockVeto(ctx, id)
 		if err != nil {
 			return err
@@ -127,9 +133,12 @@ func (u *UseCases) UnpinEnvironment(ctx context.Context, a core.Actor, environme
 func (u *UseCases) pin(
 	ctx context.Context, a core.Actor, action core.Action, environment int64, pinned bool, reason string,
 ) (core.Environment, error) {
-	now := u.clock.Now()
 	var e core.Environment
 	err := core.Within(ctx, u.store, a, action, func(ctx context.Context, tx Tx) error {
+		if err := tx.LockControls(ctx); err != nil {
+			return err
+		}
+		now := u.clock.Now()
 		known, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{environment})
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64
 		if err := checkGlassReason(reason); err != nil {
 			return err
 		}
-		p, err := t.passages(ctx)
+		p, err := u.held(ctx, t)
 		if err != nil {
 			return err
 		}

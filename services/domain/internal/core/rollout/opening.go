@@ -93,8 +93,8 @@ func (p passages) point(ctx context.Context, gate string) (core.PassagePoint, er
 	return point, err
 }
 
-// stops are the freezes, vetoes and pins that keep a passage closed now (D49). None of them ends before the transaction does, so its end
-// finds what it has stopped.
+// stops are the freezes, vetoes and pins that keep a passage closed now (D49). They are held, so that none of them begins or ends before the
+// transaction does: no other one stops a passage that is granted, and the end of each finds what it has stopped.
 func (p passages) stops(ctx context.Context, gate string) ([]core.Stop, error) {
 	point, err := p.point(ctx, gate)
 	if err != nil {
@@ -133,19 +133,7 @@ func (p passages) stops(ctx context.Context, gate string) ([]core.Stop, error) {
 		}
 		point.Automatic = requesters[p.rollout.ID].Automatic()
 	}
-	stops, err := p.stopping(ctx, &controls, point)
-	if err != nil || len(stops) == 0 {
-		return nil, err
-	}
-	held, err := p.tx.HoldStops(ctx, stops)
-	if err != nil || controls.Details == nil {
-		return held, err
-	}
-	// A change of labels locks the freezes whose scope it leaves, so that those of freezes that are held do not change before the end.
-	still, err := p.stopping(ctx, &controls, point)
-	return slices.DeleteFunc(held, func(s core.Stop) bool {
-		return !slices.ContainsFunc(still, func(other core.Stop) bool { return other.Kind == s.Kind && other.ID == s.ID })
-	}), err
+	return p.stopping(ctx, &controls, point)
 }
 
 // stop notes what keeps a passage closed that has everything else: in the journal, unless its last row says the same, and where the end of

@@ -27,8 +27,18 @@ type passages struct {
 	judged   map[string]*judged
 }
 
-// passages reads what the passages depend on. The journal of a rollout has few rows about gates.
-func (t *tree) passages(ctx context.Context) (passages, error) {
+// held is passages for who decides about them: behind the locks of the rollout and of the controls, and as of an instant behind both. A
+// transaction may have waited long for either, and what began meanwhile counts.
+func (u *UseCases) held(ctx context.Context, t *tree) (passages, error) {
+	p, err := t.passages(ctx, t.tx.HoldControls)
+	if now := u.clock.Now(); now.After(t.cause.at) {
+		t.cause.at = now
+	}
+	return p, err
+}
+
+// passages reads what the passages depend on, after other reads of the same round trip. The journal of a rollout has few rows about gates.
+func (t *tree) passages(ctx context.Context, before ...func(context.Context) error) (passages, error) {
 	p := passages{tree: t, open: map[string]bool{}, judged: map[string]*judged{}}
 	var gates []core.Gate
 	environments := make([]core.RolloutEnvironment, len(t.environments))
@@ -40,7 +50,7 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 		}
 	}
 	var followed core.HealthObservations
-	err := t.tx.Together(ctx, func(ctx context.Context) (err error) {
+	err := t.tx.Together(ctx, append(before, func(ctx context.Context) (err error) {
 		p.hold, gates, err = t.words(ctx)
 		return err
 	}, func(ctx context.Context) (err error) {
@@ -55,7 +65,7 @@ func (t *tree) passages(ctx context.Context) (passages, error) {
 	}, func(ctx context.Context) (err error) {
 		followed, err = core.FollowedIn(ctx, t.tx, t.cause.Organization, core.FollowedPlaces(environments), core.Distinct(services))
 		return err
-	})
+	})...)
 	if err != nil {
 		return p, err
 	}
@@ -247,7 +257,7 @@ func (m PassageRequested) apply(ctx context.Context, u *UseCases, tx Tx, c cause
 	if err := t.moveRollout(ctx, core.VerbStart, ""); err != nil {
 		return err
 	}
-	p, err := t.passages(ctx)
+	p, err := u.held(ctx, t)
 	if err != nil || p.hold.Aborted { // after a retry the program requests it again
 		return err
 	}
@@ -291,7 +301,7 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	if t.rollout.State.Terminal() {
 		return nil
 	}
-	p, err := t.passages(ctx)
+	p, err := u.held(ctx, t)
 	if err != nil || p.hold.Aborted || len(p.hold.Asking) == 0 {
 		return err
 	}
@@ -300,7 +310,7 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 		return err
 	}
 	if opened {
-		if p, err = t.passages(ctx); err != nil {
+		if p, err = u.held(ctx, t); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,7 @@ type ControlTx interface {
 	PinsByEnvironment(ctx context.Context, organization int64, environments []int64) (map[int64]core.Pin, error)
 	// RolloutRequesters is what kind of principal created each rollout.
 	RolloutRequesters(ctx context.Context, organization int64, rollouts []int64) (map[int64]core.PrincipalType, error)
-	// Controls are the freezes of the organization that are not over at an instant, the vetoes of a version set, and pins.
+	// Controls are the freezes of the organization that stop something at an instant, the vetoes of a version set, and pins.
 	Controls(ctx context.Context, versionSet int64, environments []int64, at time.Time) (core.Controls, error)
 	// PinCheck keeps a check of a rollout.
 	PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck) error
@@ -140,8 +140,9 @@ type ControlTx interface {
 	// Checks are those that are pinned with a rollout, and the latest reports about its version set.
 	Checks(ctx context.Context, rollout, versionSet int64) (core.Checks, error)
 	CheckRunTx
-	// HoldStops keeps controls from ending before the transaction does, and answers those that have not ended yet.
-	HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error)
+	// HoldControls keeps the freezes, vetoes, pins and labels of the organization as they are until the transaction ends: none begins, ends
+	// or changes. Who changes one waits for the end, so what is read behind it may be relied on.
+	HoldControls(ctx context.Context) error
 	// AddPassageStop notes that a control keeps a passage closed. It is idempotent.
 	AddPassageStop(ctx context.Context, rollout int64, gate string, s core.Stop) error
 	// ForgetPassageStops drops what was noted of a rollout, but for some gates.

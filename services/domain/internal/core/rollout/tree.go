@@ -13,7 +13,8 @@ import (
 type cause struct {
 	core.Actor
 	triggeredBy string
-	at          time.Time
+	// at is when it began to be changed; where passages are decided, when they are.
+	at time.Time
 	// known are the rollouts that the transaction holds already; nil where it began with none.
 	known *forest
 	// reported takes the reports of programs of checks that the transaction records; nil where nobody counts them.

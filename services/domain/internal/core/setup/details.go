@@ -42,6 +42,9 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	}
 	a = a.Proposing(n)
 	err := core.Within(ctx, u.store, a, core.ActionSetLabels, func(ctx context.Context, tx Tx) error {
+		if err := lockLabels(ctx, tx, n.Of); err != nil {
+			return err
+		}
 		at, err := u.detailed(ctx, tx, a, core.ActionSetLabels, n.Of)
 		if err != nil {
 			return err
@@ -85,6 +88,14 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	})
 	u.wake()
 	return err
+}
+
+// lockLabels keeps passages that are being decided from seeing labels change that freezes ask of. It comes first, before any other lock.
+func lockLabels(ctx context.Context, tx Tx, of core.Detailed) error {
+	if of.Kind != core.ChangedApplication && of.Kind != core.ChangedEnvironment {
+		return nil
+	}
+	return tx.LockControls(ctx)
 }
 
 // leaves are the freezes whose scope a change of labels leaves, locked. The actor may end each of them: nobody whom a freeze stops gets

@@ -73,6 +73,8 @@ type Tx interface {
 	RetireService(ctx context.Context, id int64, at *time.Time) (core.Service, error)
 	// ScheduleReview has a rollout's passages evaluated at an instant. It is idempotent.
 	ScheduleReview(ctx context.Context, rollout int64, due time.Time) error
+	// LockControls waits for the passages that are being decided, and keeps others from being decided until the transaction ends.
+	LockControls(ctx context.Context) error
 	// LabelledFreezes are those by label that are not over at an instant, locked against their end and against passages that they stop.
 	LabelledFreezes(ctx context.Context, at time.Time) ([]core.Freeze, error)
 	// ReviewStopped has the passages evaluated again that a control has stopped.

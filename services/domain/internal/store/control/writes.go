@@ -180,9 +180,11 @@ func (w Writes) Controls(ctx context.Context, versionSet int64, environments []i
 	}
 	reads := Reads{Run: func(_ context.Context, _ int64, fn func(*query.Queries) error) error { return fn(w.Q) }}
 	if exist.Freezes {
-		if c.Freezes, err = reads.FreezesInForce(ctx, w.Entered, at); err != nil {
-			return c, err
+		rows, err := w.Q.FreezesAt(ctx, w.Entered, at)
+		if err != nil {
+			return c, pg.Classify(err, "read freezes")
 		}
+		c.Freezes = convert(rows, Freeze)
 	}
 	if exist.Vetoes {
 		vetoes, err := reads.VetoesByVersionSet(ctx, w.Entered, []int64{versionSet})
@@ -199,39 +201,15 @@ func (w Writes) Controls(ctx context.Context, versionSet int64, environments []i
 	return c, nil
 }
 
-// HoldStops implements rollout.Tx.
-func (w Writes) HoldStops(ctx context.Context, all []core.Stop) ([]core.Stop, error) {
-	held := map[core.StopKind]map[int64]bool{}
-	// In one order of kinds, and within each by number.
-	for _, one := range []struct {
-		kind core.StopKind
-		hold func(context.Context, int64, []int64) ([]int64, error)
-	}{{core.StopFreeze, w.Q.HoldFreezes}, {core.StopVeto, w.Q.HoldVetoes}, {core.StopPin, w.Q.HoldPins}} {
-		var ids []int64
-		for _, s := range all {
-			if s.Kind == one.kind {
-				ids = append(ids, s.ID)
-			}
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		still, err := one.hold(ctx, w.Entered, ids)
-		if err != nil {
-			return nil, pg.Classify(err, "hold what stops a passage")
-		}
-		held[one.kind] = map[int64]bool{}
-		for _, id := range still {
-			held[one.kind][id] = true
-		}
-	}
-	var kept []core.Stop
-	for _, s := range all {
-		if s.Kind == core.StopPolicy || held[s.Kind][s.ID] { // a change of policies has its rollouts evaluated again in any case
-			kept = append(kept, s)
-		}
-	}
-	return kept, nil
+// HoldControls implements rollout.Tx.
+func (w Writes) HoldControls(ctx context.Context) error {
+	_, err := w.Q.HoldControls(ctx, w.Entered)
+	return pg.Classify(err, "hold what stops passages")
+}
+
+// LockControls implements freeze.Tx and setup.Tx.
+func (w Writes) LockControls(ctx context.Context) error {
+	return pg.Classify(w.Q.LockControls(ctx, w.Entered), "lock what stops passages")
 }
 
 // AddPassageStop implements rollout.Tx.

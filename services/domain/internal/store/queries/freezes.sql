@@ -14,12 +14,28 @@ UPDATE cd_freezes SET ends_at = @ends_at, bounded_from = @bounded_from WHERE org
 -- name: EndFreeze :exec
 UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AND id = @id;
 
+-- name: HoldControls :one
+-- No freeze, veto or pin of the organization, and no label, changes before the transaction ends: whoever changes one waits in LockControls.
+-- What is read from here on is so what is in force until the end, and the end of a control finds what it has stopped.
+SELECT true::boolean AS held
+FROM pg_advisory_xact_lock_shared(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), @organization_id::bigint), 0));
+
+-- name: LockControls :exec
+-- Waits for the passages that are being decided. The tables take it as well (migration 1630), for replicas of earlier releases.
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), @organization_id::bigint), 0));
+
+-- name: FreezesAt :many
+-- Those that stop something at an instant. What begins when it is made is in force from its commit, whatever the clock of a replica says.
+SELECT * FROM cd_freezes
+WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at AND (starts_at <= @at OR starts_at <= created_at)
+ORDER BY ends_at, id;
+
 -- name: FreezesInForce :many
 -- Those that stop something at an instant, or will: all of them, since one that was left out would stop nothing. StartFreeze bounds them.
 SELECT * FROM cd_freezes WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at ORDER BY ends_at, id;
 
 -- name: LabelledFreezes :many
--- Those by label that are not over. Locked, so that no passage is stopped by labels of before while they change.
+-- Those by label that are not over. Locked against replicas of earlier releases, which hold the rows of what stops a passage.
 SELECT * FROM cd_freezes
 WHERE organization_id = @organization_id AND ended_at IS NULL AND ends_at > @at AND num_nonnulls(application_labels, environment_labels) > 0
 ORDER BY id FOR UPDATE;
@@ -27,7 +43,7 @@ ORDER BY id FOR UPDATE;
 -- name: OpenIncidents :many
 -- Those whose freezes are in force and cover an application in one of some environments.
 SELECT DISTINCT f.incident FROM cd_freezes f
-WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.starts_at <= @at AND f.ends_at > @at AND f.incident <> ''
+WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND (f.starts_at <= @at OR f.starts_at <= f.created_at) AND f.ends_at > @at AND f.incident <> ''
   AND (cardinality(f.application_ids) = 0 OR @application_id::bigint = ANY(f.application_ids))
   AND (f.application_labels IS NULL OR EXISTS (
     SELECT FROM cd_details d WHERE d.organization_id = @organization_id AND d.application_id = @application_id AND d.labels @> f.application_labels))
@@ -38,12 +54,9 @@ WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.starts_a
         SELECT FROM cd_details d WHERE d.organization_id = @organization_id AND d.environment_id = e.id AND d.labels @> f.environment_labels))))
 ORDER BY f.incident;
 
--- name: HoldFreezes :many
--- Kept from ending before the transaction does, so that its end sees what it has stopped.
-SELECT id FROM cd_freezes WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND ended_at IS NULL ORDER BY id FOR SHARE;
-
 -- name: ControlsExist :one
-SELECT EXISTS (SELECT 1 FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.ends_at > @at) AS freezes,
+SELECT EXISTS (SELECT 1 FROM cd_freezes f WHERE f.organization_id = @organization_id AND f.ended_at IS NULL AND f.ends_at > @at
+        AND (f.starts_at <= @at OR f.starts_at <= f.created_at)) AS freezes,
        (EXISTS (SELECT 1 FROM cd_vetoes v WHERE v.organization_id = @organization_id AND v.version_set_id = @version_set_id AND v.lifted_at IS NULL)
     OR EXISTS (SELECT 1 FROM cd_version_set_entries e JOIN cd_vetoes v ON v.organization_id = e.organization_id AND v.version_id = e.version_id AND v.lifted_at IS NULL
         WHERE e.organization_id = @organization_id AND e.version_set_id = @version_set_id))::boolean AS vetoes,
@@ -97,10 +110,6 @@ JOIN LATERAL (
 JOIN cd_vetoes v ON v.organization_id = @organization_id AND v.id = f.id
 ORDER BY s.id, v.id;
 
--- name: HoldVetoes :many
--- Kept from being lifted before the transaction ends.
-SELECT id FROM cd_vetoes WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]) AND lifted_at IS NULL ORDER BY id FOR SHARE;
-
 -- name: LockPin :one
 SELECT * FROM cd_environment_pins WHERE organization_id = @organization_id AND environment_id = @environment_id FOR UPDATE;
 
@@ -112,11 +121,6 @@ ON CONFLICT (organization_id, environment_id) DO UPDATE SET pinned = excluded.pi
 
 -- name: PinsByEnvironment :many
 SELECT * FROM cd_environment_pins WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) AND pinned;
-
--- name: HoldPins :many
--- Kept from being lifted before the transaction ends.
-SELECT environment_id FROM cd_environment_pins
-WHERE organization_id = @organization_id AND environment_id = ANY(@ids::bigint[]) AND pinned ORDER BY environment_id FOR SHARE;
 
 -- name: InsertPassageStop :exec
 INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id) VALUES (@organization_id, @rollout_id, @gate_id, @kind, @control_id)

@@ -12,7 +12,8 @@ import (
 )
 
 const controlsExist = `-- name: ControlsExist :one
-SELECT EXISTS (SELECT 1 FROM cd_freezes f WHERE f.organization_id = $1 AND f.ended_at IS NULL AND f.ends_at > $2) AS freezes,
+SELECT EXISTS (SELECT 1 FROM cd_freezes f WHERE f.organization_id = $1 AND f.ended_at IS NULL AND f.ends_at > $2
+        AND (f.starts_at <= $2 OR f.starts_at <= f.created_at)) AS freezes,
        (EXISTS (SELECT 1 FROM cd_vetoes v WHERE v.organization_id = $1 AND v.version_set_id = $3 AND v.lifted_at IS NULL)
     OR EXISTS (SELECT 1 FROM cd_version_set_entries e JOIN cd_vetoes v ON v.organization_id = e.organization_id AND v.version_id = e.version_id AND v.lifted_at IS NULL
         WHERE e.organization_id = $1 AND e.version_set_id = $3))::boolean AS vetoes,
@@ -187,6 +188,53 @@ func (q *Queries) FreezeBypasses(ctx context.Context) (int64, error) {
 	return column_1, err
 }
 
+const freezesAt = `-- name: FreezesAt :many
+SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes
+WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 AND (starts_at <= $2 OR starts_at <= created_at)
+ORDER BY ends_at, id
+`
+
+// Those that stop something at an instant. What begins when it is made is in force from its commit, whatever the clock of a replica says.
+func (q *Queries) FreezesAt(ctx context.Context, organizationID int64, at time.Time) ([]Freeze, error) {
+	rows, err := q.db.Query(ctx, freezesAt, organizationID, at)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Freeze
+	for rows.Next() {
+		var i Freeze
+		if err := rows.Scan(
+			&i.OrganizationID,
+			&i.ID,
+			&i.Tiers,
+			&i.EnvironmentIds,
+			&i.ApplicationIds,
+			&i.Rollbacks,
+			&i.Reason,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.BoundedFrom,
+			&i.EndedAt,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.PrincipalName,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Incident,
+			&i.ApplicationLabels,
+			&i.EnvironmentLabels,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const freezesByID = `-- name: FreezesByID :many
 SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
@@ -276,80 +324,18 @@ func (q *Queries) FreezesInForce(ctx context.Context, organizationID int64, at t
 	return items, nil
 }
 
-const holdFreezes = `-- name: HoldFreezes :many
-SELECT id FROM cd_freezes WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND ended_at IS NULL ORDER BY id FOR SHARE
+const holdControls = `-- name: HoldControls :one
+SELECT true::boolean AS held
+FROM pg_advisory_xact_lock_shared(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), $1::bigint), 0))
 `
 
-// Kept from ending before the transaction does, so that its end sees what it has stopped.
-func (q *Queries) HoldFreezes(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, holdFreezes, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const holdPins = `-- name: HoldPins :many
-SELECT environment_id FROM cd_environment_pins
-WHERE organization_id = $1 AND environment_id = ANY($2::bigint[]) AND pinned ORDER BY environment_id FOR SHARE
-`
-
-// Kept from being lifted before the transaction ends.
-func (q *Queries) HoldPins(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, holdPins, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var environment_id int64
-		if err := rows.Scan(&environment_id); err != nil {
-			return nil, err
-		}
-		items = append(items, environment_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const holdVetoes = `-- name: HoldVetoes :many
-SELECT id FROM cd_vetoes WHERE organization_id = $1 AND id = ANY($2::bigint[]) AND lifted_at IS NULL ORDER BY id FOR SHARE
-`
-
-// Kept from being lifted before the transaction ends.
-func (q *Queries) HoldVetoes(ctx context.Context, organizationID int64, ids []int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, holdVetoes, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// No freeze, veto or pin of the organization, and no label, changes before the transaction ends: whoever changes one waits in LockControls.
+// What is read from here on is so what is in force until the end, and the end of a control finds what it has stopped.
+func (q *Queries) HoldControls(ctx context.Context, organizationID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, holdControls, organizationID)
+	var held bool
+	err := row.Scan(&held)
+	return held, err
 }
 
 const insertFreeze = `-- name: InsertFreeze :one
@@ -498,7 +484,7 @@ WHERE organization_id = $1 AND ended_at IS NULL AND ends_at > $2 AND num_nonnull
 ORDER BY id FOR UPDATE
 `
 
-// Those by label that are not over. Locked, so that no passage is stopped by labels of before while they change.
+// Those by label that are not over. Locked against replicas of earlier releases, which hold the rows of what stops a passage.
 func (q *Queries) LabelledFreezes(ctx context.Context, organizationID int64, at time.Time) ([]Freeze, error) {
 	rows, err := q.db.Query(ctx, labelledFreezes, organizationID, at)
 	if err != nil {
@@ -613,6 +599,16 @@ func (q *Queries) ListFreezes(ctx context.Context, arg ListFreezesParams) ([]Fre
 	return items, nil
 }
 
+const lockControls = `-- name: LockControls :exec
+SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), $1::bigint), 0))
+`
+
+// Waits for the passages that are being decided. The tables take it as well (migration 1630), for replicas of earlier releases.
+func (q *Queries) LockControls(ctx context.Context, organizationID int64) error {
+	_, err := q.db.Exec(ctx, lockControls, organizationID)
+	return err
+}
+
 const lockFreeze = `-- name: LockFreeze :one
 SELECT organization_id, id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from, ended_at, principal_type, principal_id, principal_name, created_at, updated_at, incident, application_labels, environment_labels FROM cd_freezes WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
@@ -692,7 +688,7 @@ func (q *Queries) LockVeto(ctx context.Context, organizationID int64, iD int64) 
 
 const openIncidents = `-- name: OpenIncidents :many
 SELECT DISTINCT f.incident FROM cd_freezes f
-WHERE f.organization_id = $1 AND f.ended_at IS NULL AND f.starts_at <= $2 AND f.ends_at > $2 AND f.incident <> ''
+WHERE f.organization_id = $1 AND f.ended_at IS NULL AND (f.starts_at <= $2 OR f.starts_at <= f.created_at) AND f.ends_at > $2 AND f.incident <> ''
   AND (cardinality(f.application_ids) = 0 OR $3::bigint = ANY(f.application_ids))
   AND (f.application_labels IS NULL OR EXISTS (
     SELECT FROM cd_details d WHERE d.organization_id = $1 AND d.application_id = $3 AND d.labels @> f.application_labels))
