@@ -238,6 +238,7 @@ func TestAReplicaThatDoesNotKnowFreezesByLabelLeavesThemAlone(t *testing.T) {
 			BEGIN PERFORM set_config('lockstep.controls', '3', true); RETURN NEW; END $$;
 		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION a_earlier();
 		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION a_earlier();
+		CREATE TRIGGER a_earlier BEFORE INSERT ON cd_passage_stops FOR EACH ROW EXECUTE FUNCTION a_earlier();
 		CREATE TRIGGER a_earlier BEFORE INSERT OR UPDATE ON cd_details FOR EACH ROW EXECUTE FUNCTION a_earlier()`)
 	w.ok(err)
 	w.ok(w.label(of, map[string]string{"team": "shop"})) // there is none
@@ -258,7 +259,27 @@ func TestAReplicaThatDoesNotKnowFreezesByLabelLeavesThemAlone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "freezes by label") {
 		t.Errorf("an earlier release grants a passage: %v", err)
 	}
+	stop := func(freeze int64) error {
+		_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id)
+			VALUES (1, $1, 'staging', 'freeze', $2)`, r.ID, freeze)
+		return err
+	}
+	if err := stop(f.ID); err == nil || !strings.Contains(err.Error(), "freezes by label") {
+		t.Errorf("an earlier release stops a passage by a freeze by label: %v", err)
+	}
+	bypass := func() error {
+		_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_rollout_transitions (organization_id, rollout_id, from_state, to_state, event, reason,
+			principal_type, principal_id) VALUES (1, $1, 'in_progress', 'in_progress', 'bypass_freeze', 'INC-1', 'user', 1)`, r.ID)
+		return err
+	}
+	if err := bypass(); err == nil || !strings.Contains(err.Error(), "freezes by label") {
+		t.Errorf("an earlier release bypasses a freeze by label: %v", err)
+	}
 	_, err = w.freezes.EndFreeze(t.Context(), user(), f.ID, "")
+	w.ok(err)
+	g := w.freeze(freeze.NewFreeze{}) // that one it knows
+	w.ok(stop(g.ID))
+	_, err = w.freezes.EndFreeze(t.Context(), user(), g.ID, "")
 	w.ok(err)
 	w.ok(w.label(of, map[string]string{"team": "other"}))
 }

@@ -2478,6 +2478,7 @@ CREATE TABLE cd_passage_stops (
     CONSTRAINT cd_passage_stops_kind_is_known CHECK ((kind = ANY (ARRAY['freeze'::text, 'veto'::text, 'pin'::text, 'policy'::text])))
 );
 CREATE INDEX cd_passage_stops_by_control ON cd_passage_stops USING btree (organization_id, kind, control_id);
+CREATE TRIGGER cd_passage_stops_controls_are_known BEFORE INSERT ON cd_passage_stops FOR EACH ROW WHEN (((new.kind = 'freeze'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_stops();
 COMMENT ON TABLE cd_passage_stops IS
     'Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.';
 COMMENT ON COLUMN cd_passage_stops.control_id IS
@@ -3254,6 +3255,7 @@ CREATE INDEX cd_rollout_transitions_by_subject ON cd_rollout_transitions USING b
 CREATE INDEX cd_rollout_transitions_bypasses ON cd_rollout_transitions USING btree (created_at) WHERE (event = 'bypass_freeze'::text);
 CREATE TRIGGER cd_rollout_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_rollout_transitions_bypasses_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'bypass_freeze'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_stops();
 CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
@@ -3592,10 +3594,16 @@ CREATE TABLE cd_version_reports (
     report jsonb NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    revision text GENERATED ALWAYS AS (
+CASE
+    WHEN ((jsonb_typeof((report -> 'sources'::text)) = 'array'::text) AND (((report -> 'sources'::text) -> 1) IS NULL) AND (length((((report -> 'sources'::text) -> 0) ->> 'revision'::text)) <= 64)) THEN (((report -> 'sources'::text) -> 0) ->> 'revision'::text)
+    ELSE NULL::text
+END) STORED,
     CONSTRAINT cd_version_reports_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_version_reports_version FOREIGN KEY (organization_id, version_id) REFERENCES cd_versions(organization_id, id),
     CONSTRAINT cd_version_reports_report_is_bounded CHECK ((length((report)::text) <= 1048576))
 );
+CREATE INDEX cd_version_reports_by_revision ON cd_version_reports USING btree (organization_id, revision) WHERE (revision IS NOT NULL);
 CREATE INDEX cd_version_reports_by_version ON cd_version_reports USING btree (organization_id, version_id, id DESC);
 CREATE TRIGGER cd_version_reports_are_append_only BEFORE DELETE OR UPDATE ON cd_version_reports FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_version_reports_are_kept BEFORE TRUNCATE ON cd_version_reports FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
@@ -3603,6 +3611,8 @@ COMMENT ON TABLE cd_version_reports IS
     'What verified evidence states about versions; the latest of a version counts. One that repeats the one before it is not added. Append-only, as the evidence of decisions; rows are kept with the version, and grow with the history.';
 COMMENT ON COLUMN cd_version_reports.report IS
     'Facts and evidence, as package provenance writes them, without the components.';
+COMMENT ON COLUMN cd_version_reports.revision IS
+    'The commit that the version was built from; null where evidence states none, or several sources.';
 
 CREATE TABLE cd_version_set_entries (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -5234,6 +5244,26 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_unknown_controls IS
     'A release with a new control raises the number that EnterOrganization sets, and replaces the triggers by ones that expect it.';
+
+CREATE OR REPLACE FUNCTION cd_refuse_unknown_stops()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    IF EXISTS (SELECT FROM cd_freezes f WHERE f.organization_id = NEW.organization_id
+        AND num_nonnulls(f.application_labels, f.environment_labels) > 0
+        AND CASE WHEN TG_TABLE_NAME = 'cd_passage_stops' THEN f.id = (to_jsonb(NEW) ->> 'control_id')::bigint
+            ELSE f.ended_at IS NULL AND f.ends_at > now() END)
+    THEN
+        -- The class of the code is that of what passes: the event is delivered again, and the caller may ask again.
+        RAISE EXCEPTION 'this replica belongs to a release that does not know all controls, and found freezes by label; expected a replica of the present release'
+            USING ERRCODE = 'lock_not_available', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME;
+    END IF;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_refuse_unknown_stops IS
+    'A replica that does not know labels of freezes leaves what they may stop to one that does.';
 
 CREATE OR REPLACE FUNCTION cd_rename_cells()
  RETURNS trigger

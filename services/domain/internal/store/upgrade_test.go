@@ -141,3 +141,40 @@ func TestAnUpgradeListsDrift(t *testing.T) {
 		t.Errorf("found %s, row security forced: %t, %v; want %s and true", objects, forced, err, want)
 	}
 }
+
+// D49: an upgrade has evaluated again what freezes by label have stopped, since a release of before takes one for a freeze of everything.
+func TestAnUpgradeReviewsWhatFreezesByLabelHaveStopped(t *testing.T) {
+	t.Parallel()
+	superuser, c := pgtest.New(t)
+	owner := plainOwner(t, superuser, c)
+	if err := pg.Migrate(t.Context(), owner, "domain", before(t, "1631")); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.As(t, c, role)
+	if err := store.Protect(t.Context(), owner, role); err != nil {
+		t.Fatal(err)
+	}
+	const rows = `
+		DELETE FROM cd_passage_reviews;
+		DELETE FROM cd_passage_stops;
+		INSERT INTO cd_freezes (organization_id, tiers, environment_ids, application_ids, rollbacks, reason, starts_at, ends_at, bounded_from,
+			principal_type, principal_id, principal_name, application_labels)
+			SELECT 1, '{}', '{}', '{}', false, 'x', now(), now() + interval '1 day', now(), 'user', 1, 'ann', labels::jsonb
+			FROM unnest(ARRAY[NULL, '{"tier":"critical"}']) labels;
+		INSERT INTO cd_rollouts (organization_id, application_id, version_set_id, flow_definition_id, state, finished_at)
+			VALUES (1, 1, 1, 1, 'completed', now());
+		INSERT INTO cd_passage_stops (organization_id, rollout_id, gate_id, kind, control_id)
+			SELECT 1, r.id, 'staging', 'freeze', f.id FROM cd_rollouts r
+			JOIN cd_freezes f ON (f.application_labels IS NULL) = (r.id <> 1) AND f.id > 1`
+	if _, err := superuser.Exec(t.Context(), seed+";"+rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := pg.Migrate(t.Context(), owner, "domain", store.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	var reviewed []int64
+	err := superuser.QueryRow(t.Context(), `SELECT array_agg(rollout_id) FROM cd_passage_reviews`).Scan(&reviewed)
+	if err != nil || len(reviewed) != 1 || reviewed[0] != 1 {
+		t.Errorf("found reviews of rollouts %v, %v; expected of rollout 1, which a freeze by label has stopped", reviewed, err)
+	}
+}

@@ -50,7 +50,7 @@ type Tx interface {
 	VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error)
 	// VersionSetsOfArtifact are those of the newest of an application, and of the active one, whose artifacts all have a digest or come from
 	// a commit, and those of which only some do; the latest first.
-	VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string) (whole, partly []int64, err error)
+	VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string, built bool) (whole, partly []int64, err error)
 	// CheckReports are the latest about version sets, of each environment, key and reporter.
 	CheckReports(ctx context.Context, organization int64, sets []int64) (map[int64][]core.CheckReport, error)
 	// LockReporter keeps other reports of the same reporter about the same check and subject waiting until the transaction ends.
@@ -181,11 +181,15 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		if err != nil {
 			return err
 		}
-		set, err := u.subject(ctx, tx, a, r, active[r.ApplicationID].VersionSetID)
+		environment, err := place(ctx, tx, a, r)
 		if err != nil {
 			return err
 		}
 		if err := u.known(ctx, tx, a.Organization, r, active[r.ApplicationID].ID); err != nil {
+			return err
+		}
+		set, err := subject(ctx, tx, a, r, active[r.ApplicationID].VersionSetID, environment.Name)
+		if err != nil {
 			return err
 		}
 		made = core.CheckReport{
@@ -340,29 +344,31 @@ func (u *UseCases) declared(ctx context.Context, tx Tx, organization int64, r Re
 	return all, nil
 }
 
-// subject is the version set that a report is about, if the actor may report there. Active is the one that is rolled out; 0 for none.
-func (u *UseCases) subject(ctx context.Context, tx Tx, a core.Actor, r Report, active int64) (int64, error) {
+// place is the environment that a report is about, if the actor may report there.
+func place(ctx context.Context, tx Tx, a core.Actor, r Report) (core.Environment, error) {
 	environments, err := tx.EnvironmentsByID(ctx, a.Organization, []int64{r.EnvironmentID})
 	if err != nil {
-		return 0, err
+		return core.Environment{}, err
 	}
 	e, ok := environments[r.EnvironmentID]
 	if !ok {
-		return 0, fault.New(fault.NotFound, "environment %d does not exist", r.EnvironmentID)
+		return e, fault.New(fault.NotFound, "environment %d does not exist", r.EnvironmentID)
 	}
 	applications, err := tx.ApplicationsByID(ctx, a.Organization, []int64{r.ApplicationID})
 	if err != nil {
-		return 0, err
+		return e, err
 	}
 	if _, ok := applications[r.ApplicationID]; !ok {
-		return 0, fault.New(fault.NotFound, "application %d does not exist", r.ApplicationID)
+		return e, fault.New(fault.NotFound, "application %d does not exist", r.ApplicationID)
 	}
-	if err := a.MayIn(core.ActionReportCheck, e.Target(r.ApplicationID)); err != nil {
-		return 0, err
-	}
+	return e, a.MayIn(core.ActionReportCheck, e.Target(r.ApplicationID))
+}
+
+// subject is the version set that a report is about. Active is the one that is rolled out; 0 for none.
+func subject(ctx context.Context, tx Tx, a core.Actor, r Report, active int64, environment string) (int64, error) {
 	switch {
 	case r.Commit != "":
-		return ofCommit(ctx, tx, r, active, e.Name)
+		return ofCommit(ctx, tx, r, active, environment)
 	case r.Digest != "":
 		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/digest", Problem: "no version set of the application has"}, r.Digest)
 	}
@@ -394,7 +400,7 @@ func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment st
 		absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
 		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/commit", Problem: absent}, commit)
 	}
-	whole, partly, err := tx.VersionSetsOfArtifact(ctx, r.ApplicationID, active, commit)
+	whole, partly, err := tx.VersionSetsOfArtifact(ctx, r.ApplicationID, active, commit, true)
 	if err != nil {
 		return 0, err
 	}
@@ -410,7 +416,7 @@ func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment st
 // ofArtifact is the version set that consists of an artifact with a digest, or of those that were built from a commit. A part of a version
 // set is no subject: its other artifacts would pass with it. Absent is the field, and that nothing is known of it.
 func ofArtifact(ctx context.Context, tx Tx, application, active int64, absent fault.Field, artifact string) (int64, error) {
-	whole, partly, err := tx.VersionSetsOfArtifact(ctx, application, active, artifact)
+	whole, partly, err := tx.VersionSetsOfArtifact(ctx, application, active, artifact, absent.Name == "/commit")
 	if err != nil {
 		return 0, err
 	}

@@ -74,24 +74,23 @@ WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND e.
 ORDER BY r.version_set_id DESC LIMIT 2;
 
 -- name: VersionSetsOfArtifact :many
--- Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or was built
--- from a commit, the latest first. A commit may itself be what is deployed. Whole is whether every artifact of the set is such a one.
-WITH newest AS (
+-- Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or, if that is
+-- asked, was built from this commit alone, the latest first. Whole is whether every artifact of the set is such a one. Artifacts are found
+-- first, by index: most sets have none of them, and reports are large.
+WITH named AS MATERIALIZED (
+    SELECT v.id FROM cd_versions v WHERE v.organization_id = @organization_id AND v.digest = @artifact::text
+    UNION
+    SELECT r.version_id FROM cd_version_reports r
+    WHERE @built::boolean AND r.organization_id = @organization_id AND r.revision = @artifact::text AND NOT EXISTS (
+        SELECT FROM cd_version_reports l WHERE l.organization_id = r.organization_id AND l.version_id = r.version_id AND l.id > r.id)
+), newest AS MATERIALIZED (
     (SELECT s.id FROM cd_version_sets s WHERE s.organization_id = @organization_id AND s.application_id = @application_id ORDER BY s.id DESC LIMIT 100)
     UNION SELECT @active::bigint
-), artifacts AS (
-    SELECT e.version_set_id, v.digest = @artifact::text
-        OR COALESCE(r.report -> 'sources' @> jsonb_build_array(jsonb_build_object('revision', @artifact::text)), false)
-        AND jsonb_array_length(r.report -> 'sources') = 1 AS named
-    FROM newest
-    JOIN cd_version_set_entries e ON e.organization_id = @organization_id AND e.version_set_id = newest.id
-    JOIN cd_versions v ON v.organization_id = e.organization_id AND v.id = e.version_id
-    LEFT JOIN LATERAL (
-        SELECT o.report FROM cd_version_reports o WHERE o.organization_id = v.organization_id AND o.version_id = v.id ORDER BY o.id DESC LIMIT 1
-    ) r ON true
 )
-SELECT version_set_id, bool_and(named)::boolean AS whole FROM artifacts
-GROUP BY version_set_id HAVING bool_or(named) ORDER BY version_set_id DESC LIMIT 100;
+SELECT e.version_set_id, bool_and(e.version_id IN (SELECT n.id FROM named n))::boolean AS whole
+FROM newest JOIN cd_version_set_entries e ON e.organization_id = @organization_id AND e.version_set_id = newest.id
+WHERE EXISTS (SELECT FROM named)
+GROUP BY e.version_set_id HAVING bool_or(e.version_id IN (SELECT n.id FROM named n)) ORDER BY e.version_set_id DESC LIMIT 100;
 
 -- name: InsertCheckRun :one
 INSERT INTO cd_check_runs (organization_id, rollout_id, environment_id, target, key, own, number, created_at)

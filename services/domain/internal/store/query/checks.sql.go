@@ -652,29 +652,28 @@ func (q *Queries) VersionSetOfCommit(ctx context.Context, arg VersionSetOfCommit
 }
 
 const versionSetsOfArtifact = `-- name: VersionSetsOfArtifact :many
-WITH newest AS (
-    (SELECT s.id FROM cd_version_sets s WHERE s.organization_id = $1 AND s.application_id = $2 ORDER BY s.id DESC LIMIT 100)
-    UNION SELECT $3::bigint
-), artifacts AS (
-    SELECT e.version_set_id, v.digest = $4::text
-        OR COALESCE(r.report -> 'sources' @> jsonb_build_array(jsonb_build_object('revision', $4::text)), false)
-        AND jsonb_array_length(r.report -> 'sources') = 1 AS named
-    FROM newest
-    JOIN cd_version_set_entries e ON e.organization_id = $1 AND e.version_set_id = newest.id
-    JOIN cd_versions v ON v.organization_id = e.organization_id AND v.id = e.version_id
-    LEFT JOIN LATERAL (
-        SELECT o.report FROM cd_version_reports o WHERE o.organization_id = v.organization_id AND o.version_id = v.id ORDER BY o.id DESC LIMIT 1
-    ) r ON true
+WITH named AS MATERIALIZED (
+    SELECT v.id FROM cd_versions v WHERE v.organization_id = $1 AND v.digest = $2::text
+    UNION
+    SELECT r.version_id FROM cd_version_reports r
+    WHERE $3::boolean AND r.organization_id = $1 AND r.revision = $2::text AND NOT EXISTS (
+        SELECT FROM cd_version_reports l WHERE l.organization_id = r.organization_id AND l.version_id = r.version_id AND l.id > r.id)
+), newest AS MATERIALIZED (
+    (SELECT s.id FROM cd_version_sets s WHERE s.organization_id = $1 AND s.application_id = $4 ORDER BY s.id DESC LIMIT 100)
+    UNION SELECT $5::bigint
 )
-SELECT version_set_id, bool_and(named)::boolean AS whole FROM artifacts
-GROUP BY version_set_id HAVING bool_or(named) ORDER BY version_set_id DESC LIMIT 100
+SELECT e.version_set_id, bool_and(e.version_id IN (SELECT n.id FROM named n))::boolean AS whole
+FROM newest JOIN cd_version_set_entries e ON e.organization_id = $1 AND e.version_set_id = newest.id
+WHERE EXISTS (SELECT FROM named)
+GROUP BY e.version_set_id HAVING bool_or(e.version_id IN (SELECT n.id FROM named n)) ORDER BY e.version_set_id DESC LIMIT 100
 `
 
 type VersionSetsOfArtifactParams struct {
 	OrganizationID int64
+	Artifact       string
+	Built          bool
 	ApplicationID  int64
 	Active         int64
-	Artifact       string
 }
 
 type VersionSetsOfArtifactRow struct {
@@ -682,14 +681,16 @@ type VersionSetsOfArtifactRow struct {
 	Whole        bool
 }
 
-// Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or was built
-// from a commit, the latest first. A commit may itself be what is deployed. Whole is whether every artifact of the set is such a one.
+// Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or, if that is
+// asked, was built from this commit alone, the latest first. Whole is whether every artifact of the set is such a one. Artifacts are found
+// first, by index: most sets have none of them, and reports are large.
 func (q *Queries) VersionSetsOfArtifact(ctx context.Context, arg VersionSetsOfArtifactParams) ([]VersionSetsOfArtifactRow, error) {
 	rows, err := q.db.Query(ctx, versionSetsOfArtifact,
 		arg.OrganizationID,
+		arg.Artifact,
+		arg.Built,
 		arg.ApplicationID,
 		arg.Active,
-		arg.Artifact,
 	)
 	if err != nil {
 		return nil, err

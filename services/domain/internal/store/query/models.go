@@ -403,6 +403,8 @@ type CdVersionReport struct {
 	Report    json.RawMessage
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// The commit that the version was built from; null where evidence states none, or several sources.
+	Revision *string
 }
 
 type Cell struct {
