@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // holding is a transaction of somebody else's that has run a statement, and its process.
@@ -183,5 +186,44 @@ func TestControlsWaitForThePassagesThatAreBeingDecided(t *testing.T) {
 			w.ok(failed)
 			w.want(w.granted(), []string{"staging", "production"})
 		})
+	}
+}
+
+// D49: a bypass is logged once it is recorded, and not where it is undone.
+func TestABypassIsLoggedOnceItIsRecorded(t *testing.T) {
+	t.Parallel()
+	w, r := atProduction(t)
+	w.freeze(freeze.NewFreeze{})
+	w.enter(r, "production")
+	_, err := w.pool.Exec(t.Context(), `
+		CREATE FUNCTION a_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+		CREATE CONSTRAINT TRIGGER a_no AFTER INSERT ON cd_rollout_transitions DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			WHEN (new.event = 'bypass_freeze') EXECUTE FUNCTION a_no()`)
+	w.ok(err)
+	if _, err := w.rollouts.BypassFreeze(t.Context(), user(), r.ID, "INC-1"); err == nil || strings.Contains(w.log.String(), "freeze bypassed") {
+		t.Errorf("found %v and the log %q; expected an error, and nothing logged", err, w.log)
+	}
+	_, err = w.pool.Exec(t.Context(), `DROP FUNCTION a_no() CASCADE`)
+	w.ok(err)
+	_, err = w.rollouts.BypassFreeze(t.Context(), user(), r.ID, "INC-1")
+	w.ok(err)
+	w.want(strings.Count(w.log.String(), "freeze bypassed"), 1)
+	w.want(w.granted(), []string{"staging", "production"})
+}
+
+// D49: a passage reads the freezes that stop something now, and none of those to come.
+func TestAPassageReadsNoFreezesToCome(t *testing.T) {
+	t.Parallel()
+	w, _ := atProduction(t)
+	w.freeze(freeze.NewFreeze{})
+	n := freeze.NewFreeze{Reason: "later", StartsAt: w.now.Now().Add(time.Hour), EndsAt: w.now.Now().Add(2 * time.Hour)}
+	_, err := w.freezes.StartFreeze(t.Context(), user(), n)
+	w.ok(err)
+	for after, want := range map[time.Duration]int{0: 1, 90 * time.Minute: 2, 150 * time.Minute: 1} {
+		w.ok(w.store.ForRollout().In(t.Context(), org, func(ctx context.Context, tx rollout.Tx) error {
+			c, err := tx.Controls(ctx, w.set.ID, []int64{w.production.ID}, w.now.Now().Add(after))
+			w.want(len(c.Freezes), want)
+			return err
+		}))
 	}
 }

@@ -138,6 +138,10 @@ func TestNobodyGetsPastAFreezeByALabel(t *testing.T) {
 	}
 	w.ok(label(application, nil, "tier"))
 	w.ok(label(environment, nil, "region"))
+	h := w.freeze(freeze.NewFreeze{ApplicationLabels: map[string]string{"owner": "ann"}})
+	w.ok(w.label(application, nil, "owner"))
+	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'setLabels' AND detail = 'leaves ' || $1`, h.Name()), 1)
+	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'setLabels' AND detail <> ''`), 1)
 }
 
 // D49: what a label takes out of the scope of a freeze waits for nothing, also where the change and the stop happen together.

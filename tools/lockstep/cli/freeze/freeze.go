@@ -67,7 +67,10 @@ func (c commands) start() *cobra.Command {
 			"  lockstep freeze start --environment eu-1,eu-2 --application shop --until 2026-11-30T08:00:00Z --reason 'Black Friday'\n"+
 			"  lockstep freeze start --application-label tier=critical --environment-label region=eu --for 8h --reason 'audit'",
 		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			var err error
+			err := command.RefuseEmpty(cmd, "environment", "application")
+			if err != nil {
+				return err
+			}
 			if in.EndsAt, err = c.until(until, last); err != nil {
 				return err
 			}
@@ -89,9 +92,9 @@ func (c commands) start() *cobra.Command {
 	command.WordsFlag(cmd, &in.Tiers, "tier", "only these tiers; repeatable", []string{"development", "qa", "staging", "production"})
 	flags.StringSliceVar(&in.Environments, "environment", nil, "only this `environment`, by name or identifier; repeatable")
 	flags.StringSliceVar(&in.Applications, "application", nil, "only this `application`, by name or identifier; repeatable")
-	flags.StringToStringVar(&in.EnvironmentLabels, "environment-label", nil,
+	command.LabelsFlag(cmd, &in.EnvironmentLabels, "environment-label",
 		"only environments with this label, as `key=value`; repeatable, and all have to match")
-	flags.StringToStringVar(&in.ApplicationLabels, "application-label", nil,
+	command.LabelsFlag(cmd, &in.ApplicationLabels, "application-label",
 		"only applications with this label, as `key=value`; repeatable, and all have to match")
 	flags.BoolVar(&in.Rollbacks, "rollbacks", false, "stop rollbacks, too")
 	flags.StringVar(&in.Incident, "incident", "", "the incident that it is for, by its `name`: policies see it while the freeze is in force")

@@ -166,7 +166,7 @@ func (c commands) put() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&in.Application, "application", "", "only rollouts of this `application`, by name or identifier; for a new set")
 	flags.StringVar(&in.Environment, "environment", "", "only passages of this `environment`, by name or identifier; for a new set")
-	flags.StringToStringVar(&labels, "application-label", nil,
+	command.LabelsFlag(cmd, &labels, "application-label",
 		"only rollouts of the applications with this label, as `key=value`; repeatable, and all have to match; for a new set")
 	flags.StringVar(&in.TimeZone, "time-zone", "", "the time `zone` of days and hours, such as Europe/Berlin")
 	command.WordFlag(cmd, &in.Mode, "mode", "", "whether it counts; as before without it", []string{"enforce", "dry_run", "off"})

@@ -187,8 +187,19 @@ func (m mutation) PutPolicySet(ctx context.Context, in model.PutPolicySetInput) 
 }
 
 // selectorOf reads the labels that a scope asks of; nil for none.
-func selectorOf(field string, labels json.RawMessage) (read map[string]string, err error) {
-	if len(labels) > 0 && string(labels) != "null" && (json.Unmarshal(labels, &read) != nil || read == nil) {
+func selectorOf(field string, labels json.RawMessage) (map[string]string, error) {
+	if len(labels) == 0 || string(labels) == "null" {
+		return nil, nil
+	}
+	var given map[string]*string // a null would be an empty text otherwise, which nothing has
+	read := map[string]string{}
+	wrong := json.Unmarshal(labels, &given) != nil || given == nil
+	for key, value := range given {
+		if wrong = wrong || value == nil; !wrong {
+			read[key] = *value
+		}
+	}
+	if wrong {
 		return nil, fault.InvalidFields(fault.Field{Name: field, Problem: "found something else; expected an object of strings"})
 	}
 	return read, nil

@@ -397,3 +397,26 @@ func TestAFreezeByLabelIsSetAndRead(t *testing.T) {
 		t.Errorf("found %+v; want what was expected", bad)
 	}
 }
+
+// D49: a scope that is given and says nothing, or asks of a label without a value, freezes neither everything nor nothing: it is refused.
+func TestAFreezeOfNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for field, value := range map[string]any{
+		"tiers": []string{}, "environments": []string{}, "applications": []string{}, "environmentLabels": map[string]any{"region": nil},
+		"applicationLabels": map[string]any{},
+	} {
+		made := f.change(ours, "startFreeze", "freeze", "id", map[string]any{
+			"reason": "audit", "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), field: value,
+		})
+		if len(made.Errors) != 1 || made.Errors[0].Field[0] != field {
+			t.Errorf("%s: found %+v; want it refused", field, made)
+		}
+	}
+	put := f.change(ours, "putPolicySet", "policySet", "id", map[string]any{
+		"name": "rules", "text": `@id("base") permit (principal, action, resource);`, "reason": "audit", "applicationLabels": map[string]any{"tier": nil},
+	})
+	if len(put.Errors) != 1 || put.Errors[0].Field[0] != "applicationLabels" {
+		t.Errorf("a policy set: found %+v; want it refused", put)
+	}
+}

@@ -68,7 +68,9 @@ func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.
 
 // BypassFreeze lets a rollout past the freezes that keep its requested passages closed, and past no other (D49).
 func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
+	var told *Bypass
 	bypassed, err := u.change(ctx, a, core.ActionBypassFreeze, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
+		told = nil // the transaction may run again
 		if err := checkGlassReason(reason); err != nil {
 			return err
 		}
@@ -114,9 +116,12 @@ func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64
 		if err != nil {
 			return err
 		}
-		u.bypassed(ctx, Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason})
+		told = &Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason}
 		return u.decide(ctx, t)
 	})
+	if err == nil && told != nil {
+		u.bypassed(ctx, *told)
+	}
 	return bypassed, u.keepDeniedBypass(ctx, a.Organization, err)
 }
 

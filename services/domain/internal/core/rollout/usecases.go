@@ -77,7 +77,7 @@ type Deps struct {
 	Wake func()
 	// Breached is called for a rollout that failed as a breach, in the transaction that records it; may be nil.
 	Breached func(context.Context, Breach)
-	// Bypassed is called for a rollout that was let past freezes, in the transaction that records it; may be nil.
+	// Bypassed is called for a rollout that was let past freezes, once that is recorded; may be nil.
 	Bypassed func(context.Context, Bypass)
 	// Stuck is called for an approval that a program has requested and that nobody can give, in the transaction that records the request; may
 	// be nil.

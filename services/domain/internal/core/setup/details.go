@@ -67,7 +67,7 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 		if err != nil {
 			return err
 		}
-		at.change.Reason = n.Reason
+		at.change.Reason, at.change.Detail = n.Reason, leaving(left)
 		// Recorded while the former ones hold: policies that select by labels decide about it.
 		err = core.Record(ctx, tx, a, at.change, map[string]any{"labels": at.details.Labels}, map[string]any{"labels": after.Labels})
 		if err != nil {
@@ -88,6 +88,18 @@ func (u *UseCases) SetLabels(ctx context.Context, a core.Actor, n ChangedLabels)
 	})
 	u.wake()
 	return err
+}
+
+// leaving says which freezes a change of labels leaves the scope of, so that the journal shows who let something out.
+func leaving(left []core.Freeze) string {
+	if len(left) == 0 {
+		return ""
+	}
+	names := make([]string, len(left))
+	for i, f := range left {
+		names[i] = f.Name()
+	}
+	return "leaves " + strings.Join(names, ", ")
 }
 
 // lockLabels keeps passages that are being decided from seeing labels change that freezes ask of. It comes first, before any other lock.

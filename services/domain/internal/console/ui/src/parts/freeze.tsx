@@ -78,8 +78,12 @@ export function FreezeBanner({ permissions }: { permissions: Permission[] }) {
 /** Labels as people write them, such as tier=critical, team=web; null for none. Something else is an error before anything is frozen. */
 export function selector(text: string): Values | null {
   if (text.trim() === '') return null
-  const { values, wrong } = parseLines(text.replaceAll(',', '\n'))
+  const parts = text.replaceAll(',', '\n')
+  const { values, wrong } = parseLines(parts)
   if (wrong !== undefined || Object.keys(values).length === 0) throw new Error(`“${wrong ?? text}” is no label; expected one such as tier=critical.`)
+  const keys = parts.split('\n').map((l) => (l.split('=')[0] ?? '').trim()).filter(Boolean)
+  const twice = keys.find((key, i) => keys.indexOf(key) !== i)
+  if (twice !== undefined) throw new Error(`“${twice}” is there twice; expected each key once: all labels have to match, so start one freeze for each value.`)
   return values
 }
 
