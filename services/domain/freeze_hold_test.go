@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
-// holding is a transaction of somebody else's that has run a statement, and its process.
+// holding is another transaction, which has run a statement, and its process.
 func (f *fixture) holding(statement string, args ...any) (tx pgx.Tx, pid uint32) {
 	f.t.Helper()
 	tx, err := f.pool.Begin(f.t.Context())
@@ -122,7 +122,7 @@ func TestAFreezeStopsAPassageThatHasWaitedForALock(t *testing.T) {
 }
 
 // D49: a freeze that begins at once is in force from its commit, whatever the clock of another replica says.
-func TestAFreezeIsInForceWhateverTheClockOfAReplicaSays(t *testing.T) {
+func TestAFreezeIsInForceByNoClockOfAReplica(t *testing.T) {
 	t.Parallel()
 	w, r := atProduction(t)
 	ahead := freeze.New(w.store.ForFreeze(), clocktest.New(w.now.Now().Add(2*time.Second)), func() {})

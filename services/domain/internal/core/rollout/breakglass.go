@@ -68,9 +68,9 @@ func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.
 
 // BypassFreeze lets a rollout past the freezes that keep its requested passages closed, and past no other (D49).
 func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
-	var told *Bypass
+	var passed *Bypass
 	bypassed, err := u.change(ctx, a, core.ActionBypassFreeze, rollout, func(ctx context.Context, t *tree, _ core.Standing) error {
-		told = nil // the transaction may run again
+		passed = nil // the transaction may run again
 		if err := checkGlassReason(reason); err != nil {
 			return err
 		}
@@ -116,11 +116,11 @@ func (u *UseCases) BypassFreeze(ctx context.Context, a core.Actor, rollout int64
 		if err != nil {
 			return err
 		}
-		told = &Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason}
+		passed = &Bypass{Organization: a.Organization, RolloutID: rollout, Freezes: names, By: a.DisplayName(), Reason: reason}
 		return u.decide(ctx, t)
 	})
-	if err == nil && told != nil {
-		u.bypassed(ctx, *told)
+	if err == nil && passed != nil {
+		u.bypassed(ctx, *passed)
 	}
 	return bypassed, u.keepDeniedBypass(ctx, a.Organization, err)
 }

@@ -15,7 +15,7 @@ UPDATE cd_freezes SET ends_at = @ends_at, bounded_from = @bounded_from WHERE org
 UPDATE cd_freezes SET ended_at = @at WHERE organization_id = @organization_id AND id = @id;
 
 -- name: HoldControls :one
--- No freeze, veto or pin of the organization, and no label, changes before the transaction ends: whoever changes one waits in LockControls.
+-- No freeze, veto or pin of the organization, and no label, changes before the transaction ends: what changes one waits in LockControls.
 -- What is read from here on is so what is in force until the end, and the end of a control finds what it has stopped.
 SELECT true::boolean AS held
 FROM pg_advisory_xact_lock_shared(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), @organization_id::bigint), 0));

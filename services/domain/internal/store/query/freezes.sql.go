@@ -329,7 +329,7 @@ SELECT true::boolean AS held
 FROM pg_advisory_xact_lock_shared(hashtextextended(concat_ws('/', 'lockstep/controls', current_schema(), $1::bigint), 0))
 `
 
-// No freeze, veto or pin of the organization, and no label, changes before the transaction ends: whoever changes one waits in LockControls.
+// No freeze, veto or pin of the organization, and no label, changes before the transaction ends: what changes one waits in LockControls.
 // What is read from here on is so what is in force until the end, and the end of a control finds what it has stopped.
 func (q *Queries) HoldControls(ctx context.Context, organizationID int64) (bool, error) {
 	row := q.db.QueryRow(ctx, holdControls, organizationID)

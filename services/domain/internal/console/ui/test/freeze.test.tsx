@@ -51,7 +51,7 @@ describe('a freeze by label (D49)', () => {
     expect(selector(' ')).toBeNull()
     expect(() => selector('critical')).toThrow('“critical” is no label')
     expect(() => selector(',')).toThrow('is no label')
-    expect(() => selector('region=eu, region=us')).toThrow('“region” is there twice')
+    expect(() => selector('region=eu, region=us')).toThrow('“region” appears twice')
   })
 })
 

@@ -83,7 +83,7 @@ export function selector(text: string): Values | null {
   if (wrong !== undefined || Object.keys(values).length === 0) throw new Error(`“${wrong ?? text}” is no label; expected one such as tier=critical.`)
   const keys = parts.split('\n').map((l) => (l.split('=')[0] ?? '').trim()).filter(Boolean)
   const twice = keys.find((key, i) => keys.indexOf(key) !== i)
-  if (twice !== undefined) throw new Error(`“${twice}” is there twice; expected each key once: all labels have to match, so start one freeze for each value.`)
+  if (twice !== undefined) throw new Error(`“${twice}” appears twice; expected each key once: all labels have to match, so start one freeze for each value.`)
   return values
 }
 
