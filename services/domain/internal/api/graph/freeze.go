@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 
-	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
@@ -78,9 +77,6 @@ func (m mutation) StartFreeze(ctx context.Context, in model.StartFreezeInput) (p
 	}
 	// Before names are looked up, which would reveal what exists.
 	if err = loadersOf(ctx).actor.MaySomewhere(core.ActionStartFreeze); err == nil {
-		err = scopeNamed(in)
-	}
-	if err == nil {
 		n.EnvironmentIDs, err = numbers(ctx, m.domain.View, "/environments", in.Environments, environmentNumber)
 	}
 	if err == nil {
@@ -98,24 +94,6 @@ func (m mutation) StartFreeze(ctx context.Context, in model.StartFreezeInput) (p
 	}
 	p.Freeze, p.Errors, err = changed(made, err, model.WrapFreeze)
 	return p, err
-}
-
-// scopeNamed refuses a list of a scope that is given and empty: it was meant to name something, and would limit nothing.
-func scopeNamed(in model.StartFreezeInput) error {
-	var found []fault.Field
-	for field, empty := range map[string]bool{
-		"/tiers":        in.Tiers != nil && len(in.Tiers) == 0,
-		"/environments": in.Environments != nil && len(in.Environments) == 0,
-		"/applications": in.Applications != nil && len(in.Applications) == 0,
-	} {
-		if empty {
-			found = append(found, fault.Field{Name: field, Problem: "found an empty list; expected one or more, or none of this field for all"})
-		}
-	}
-	if len(found) > 0 {
-		return fault.InvalidFields(found...)
-	}
-	return nil
 }
 
 // ExtendFreeze chooses a later end.

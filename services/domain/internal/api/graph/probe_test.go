@@ -398,13 +398,12 @@ func TestAFreezeByLabelIsSetAndRead(t *testing.T) {
 	}
 }
 
-// D49: a scope that is given and says nothing, or asks of a label without a value, freezes neither everything nor nothing: it is refused.
-func TestAFreezeOfNothingIsRefused(t *testing.T) {
+// D49, D51: a scope that asks of a label without a text would concern nothing; one without a label was meant to narrow something.
+func TestAScopeAsksOfLabelsWithTexts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for field, value := range map[string]any{
-		"tiers": []string{}, "environments": []string{}, "applications": []string{}, "environmentLabels": map[string]any{"region": nil},
-		"applicationLabels": map[string]any{},
+		"environmentLabels": map[string]any{"region": nil}, "applicationLabels": map[string]any{},
 	} {
 		made := f.change(ours, "startFreeze", "freeze", "id", map[string]any{
 			"reason": "audit", "endsAt": time.Now().Add(time.Hour).UTC().Format(time.RFC3339), field: value,
