@@ -494,7 +494,7 @@ func calendars(own Checks, at string) []fault.Field {
 }
 
 // Merge are the checks of a target of a whole definition with those of one step (R3-05), one for each key. Of two timers the longer one
-// counts. The windows of two schedules are all in force, so that exclude beats allow (R3-27).
+// counts, and of two of health that one of them waits for what differs. The windows of two schedules are all in force, so that exclude beats allow (R3-27).
 func Merge(all, own []Condition) []Condition {
 	var merged []Condition
 	for _, c := range slices.Concat(all, own) {
@@ -504,6 +504,7 @@ func Merge(all, own []Condition) []Condition {
 			continue
 		}
 		merged[at].Duration = max(merged[at].Duration, c.Duration)
+		merged[at].InSync = merged[at].InSync || c.InSync
 		if c.Schedule != nil && merged[at].Schedule != nil {
 			both := merged[at].Schedule.With(*c.Schedule)
 			merged[at].Schedule = &both

@@ -28,3 +28,17 @@ func TestTheSchemaOfChecksIsThatOfWhatIsAccepted(t *testing.T) {
 		}
 	}
 }
+
+// R3-05, R3-17: a check of health waits for what differs if the pipeline or the step says so: a step takes nothing back.
+func TestHealthInSyncIsTheStricterOfBoth(t *testing.T) {
+	t.Parallel()
+	of := func(inSync bool) []flow.Condition {
+		return []flow.Condition{{Key: "argocd-health", Kind: "health", InSync: inSync}}
+	}
+	for _, both := range [][2]bool{{true, false}, {false, true}, {true, true}, {false, false}} {
+		merged := flow.Merge(of(both[0]), of(both[1]))
+		if len(merged) != 1 || merged[0].InSync != (both[0] || both[1]) {
+			t.Errorf("of %v: %+v", both, merged)
+		}
+	}
+}

@@ -76,6 +76,8 @@ type Condition struct {
 	Kind string `json:"kind,omitempty"`
 	// Duration is how long a timer runs, in seconds.
 	Duration int `json:"duration,omitempty"`
+	// InSync is whether a check of health also waits until nothing differs from what was deployed.
+	InSync bool `json:"in_sync,omitempty"`
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule `json:"schedule,omitempty"`
 	// With is the configuration of a check of a check kind, or of the status that a forge reports; nil for an empty one.

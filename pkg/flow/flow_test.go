@@ -59,6 +59,10 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 			`/checks/active/0/duration: found 60; expected nothing: not allowed here`,
 		},
 		{
+			"a timer in sync", `{"checks":{"active":[{"kind":"timer","duration":60,"in_sync":true}]},"steps":[{"type":"deploy","environment":"staging","config":{}}]}`,
+			`/checks/active/0/in_sync: found true; expected nothing: not allowed here`,
+		},
+		{
 			"a default key with two kinds", `{"checks":{"active":[{"kind":"health"},{"key":"argocd-health"}]},"steps":[{"type":"deploy","environment":"staging","config":{}}]}`,
 			`/checks/active/0/key: found "argocd-health", which another check has with a different kind; expected one kind for each key; ` +
 				`/checks/active/1/key: found "argocd-health", which another check has with a different kind; expected one kind for each key`,

@@ -133,6 +133,7 @@ func checks(all, own []flow.Condition) []core.Check {
 	var merged []core.Check
 	for _, c := range flow.Merge(all, own) {
 		one := core.Check{Key: c.Key, Kind: core.CheckStatus, Duration: time.Duration(c.Duration) * time.Second, Schedule: c.Schedule}
+		one.InSync = c.InSync
 		if c.Kind != "" {
 			one.Kind = core.CheckKind(c.Kind)
 		}

@@ -111,6 +111,8 @@ type Check struct {
 	Kind CheckKind
 	// Duration is how long a timer runs.
 	Duration time.Duration
+	// InSync reports whether a check of health also waits until nothing differs from what was deployed.
+	InSync bool
 	// Schedule is when a schedule is open; nil for other kinds.
 	Schedule *cron.Schedule
 	// Config is the configuration of a check whose kind is a bundle, or of the status that a forge reports; nil for an empty one.
@@ -207,6 +209,8 @@ type Checks struct {
 	Reports []CheckReport
 	// Observed is what observers have seen in the environments that have a check of kind health.
 	Observed HealthObservations
+	// InForce is what is known to differ from what was deployed in the environments that have a check which asks that, by environment.
+	InForce map[int64]Reconciliation
 	// Services are the names of the services, where they are known.
 	Services map[int64]string
 	// Retired are services that were retired: nothing follows from their health.
@@ -443,6 +447,13 @@ func PhasesOf(before []CheckReport, r CheckReport) (was, is CheckPhase, why stri
 		return was, after.Phase, r.Description
 	}
 	return was, after.Phase, after.Detail
+}
+
+// PassedBy is the state as the journal row of a granted passage has it where a person has broken the glass.
+func (s CheckState) PassedBy(glass Transition) Condition {
+	c := s.Condition()
+	c.Outcome, c.By = OutcomeBreakGlass, []ConditionBy{conditionBy(glass)}
+	return c
 }
 
 // Condition is the state as the journal row of a granted passage has it.

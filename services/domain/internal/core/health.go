@@ -155,6 +155,56 @@ func HealthPlaces(pinned []PinnedCheck) []int64 {
 	return Distinct(all)
 }
 
+// InForceReads reads what is known to differ from what was deployed.
+type InForceReads interface {
+	// ApplicationEnvironmentsByApplication are those of applications.
+	ApplicationEnvironmentsByApplication(
+		ctx context.Context, organization int64, applications []int64,
+	) (map[int64][]ApplicationEnvironment, error)
+	// Reconciliations are what is known to differ, by application environment.
+	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]Reconciliation, error)
+}
+
+// InForceOf is what is known to differ from what was deployed, by application and environment. It reads nothing of applications without a
+// check that asks that.
+func InForceOf(
+	ctx context.Context, reads InForceReads, organization int64, pinned map[int64][]PinnedCheck,
+) (map[int64]map[int64]Reconciliation, error) {
+	var applications []int64
+	for id, of := range pinned {
+		if slices.ContainsFunc(of, func(p PinnedCheck) bool { return p.InSync }) {
+			applications = append(applications, id)
+		}
+	}
+	if len(applications) == 0 {
+		return nil, nil
+	}
+	slices.Sort(applications)
+	places, err := reads.ApplicationEnvironmentsByApplication(ctx, organization, applications)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for application, of := range places {
+		for _, place := range of {
+			if slices.ContainsFunc(pinned[application], func(p PinnedCheck) bool { return p.InSync && p.EnvironmentID == place.EnvironmentID }) {
+				ids = append(ids, place.ID)
+			}
+		}
+	}
+	seen, err := reads.Reconciliations(ctx, organization, ids)
+	all := map[int64]map[int64]Reconciliation{}
+	for application, of := range places {
+		all[application] = map[int64]Reconciliation{}
+		for _, place := range of {
+			if r, known := seen[place.ID]; known {
+				all[application][place.EnvironmentID] = r
+			}
+		}
+	}
+	return all, err
+}
+
 // Followed are those of the environments of a rollout, in the order of promotion, that one of them follows: those that it names, or the one
 // before it.
 func Followed(environments []RolloutEnvironment, e RolloutEnvironment) []int64 {
@@ -250,8 +300,38 @@ func (c Checks) healthy(pinned PinnedCheck, place CheckPlace) CheckState {
 		s.Detail, s.Since = Because("the health is not known at present: the agent cannot be reached", contact.Reason), &contact.Since
 	default:
 		s.Phase, s.Detail = CheckSuccess, "everything that was deployed is healthy"
+		if pinned.InSync {
+			c.inSync(&s, place)
+		}
 	}
 	return s
+}
+
+// inSync makes a healthy state wait while something differs in the environment from what was deployed, or that is not known (R4-11). What
+// was observed before the rollout deployed there says nothing about what it has deployed (R3-19).
+func (c Checks) inSync(s *CheckState, place CheckPlace) {
+	r, known := c.InForce[place.EnvironmentID]
+	stale := r.StaleReason()
+	for _, d := range place.Deployments {
+		if stale == "" && d.StartedAt != nil && !r.ObservedAt.After(*d.StartedAt) {
+			stale = "nobody has looked since the rollout deployed there"
+		}
+	}
+	if !known {
+		stale = "nobody has looked yet"
+	}
+	was := s.Detail
+	s.Phase = CheckPending
+	switch {
+	case stale != "" && len(r.Objects) > 0:
+		s.Detail = fmt.Sprintf("it is not known whether something differs from what was deployed: %s; before that: %s", stale, r.Drift())
+	case stale != "":
+		s.Detail = "it is not known whether something differs from what was deployed: " + stale
+	case len(r.Objects) > 0:
+		s.Detail, s.Since = "it is healthy, and not as it was deployed: "+r.Drift(), &r.Since
+	default:
+		s.Phase, s.Detail = CheckSuccess, was+", and nothing differs from it"
+	}
 }
 
 // unhealthy are the environments among those that are followed in which something is known to be unhealthy that the rollout has deployed

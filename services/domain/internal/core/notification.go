@@ -324,6 +324,9 @@ func NotificationOf(r Transition) (Notification, bool) {
 	default:
 		return Notification{}, false
 	}
+	if c := pastChecks(r.Conditions); c != nil && r.Verb == VerbPassGate {
+		n.Moment, n.DueAt, n.By = MomentFreezeBypassed, n.At, Principal{c.By[0].Type, c.By[0].ID}
+	}
 	return n, true
 }
 

@@ -232,7 +232,7 @@ func DescribeConditions(all []Condition) string {
 		case ConditionNone:
 			parts = append(parts, "no approval required")
 		case ConditionCheck:
-			parts = append(parts, "check "+c.GateID+": "+c.Outcome)
+			parts = append(parts, "check "+c.check())
 		case ConditionWave:
 			parts = append(parts, c.Outcome)
 		case ConditionPolicy:
@@ -248,6 +248,23 @@ func DescribeConditions(all []Condition) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+func (c Condition) check() string {
+	if c.Outcome == OutcomeBreakGlass {
+		return c.approval()
+	}
+	return c.GateID + ": " + c.Outcome
+}
+
+// pastChecks is the first check that was not green and that a person passed by break-glass; nil for none.
+func pastChecks(all []Condition) *Condition {
+	for _, c := range all {
+		if c.Kind == ConditionCheck && c.Outcome == OutcomeBreakGlass && len(c.By) > 0 {
+			return &c
+		}
+	}
+	return nil
 }
 
 func (c Condition) approval() string {

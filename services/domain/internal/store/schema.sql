@@ -2904,6 +2904,7 @@ CREATE TABLE cd_rollout_checks (
     kind_digest text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    in_sync boolean NOT NULL DEFAULT false,
     CONSTRAINT cd_rollout_checks_pkey PRIMARY KEY (organization_id, rollout_id, environment_id, target, key, own),
     CONSTRAINT cd_rollout_checks_bundle FOREIGN KEY (organization_id, kind_digest) REFERENCES cd_driver_bundles(organization_id, digest),
     CONSTRAINT cd_rollout_checks_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -2912,6 +2913,7 @@ CREATE TABLE cd_rollout_checks (
     CONSTRAINT cd_rollout_checks_config_is_bounded CHECK ((length((config)::text) <= 262144)),
     CONSTRAINT cd_rollout_checks_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
     CONSTRAINT cd_rollout_checks_kind_is_known CHECK (((kind = ANY (ARRAY['status'::text, 'timer'::text, 'schedule'::text, 'health'::text])) OR (kind ~ '^[a-z0-9]+(-[a-z0-9]+)*@[1-9][0-9]{0,3}$'::text))),
+    CONSTRAINT cd_rollout_checks_only_health_is_in_sync CHECK (((NOT in_sync) OR (kind = 'health'::text))),
     CONSTRAINT cd_rollout_checks_program_is_pinned CHECK (((kind ~~ '%@%'::text) = (kind_digest IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_schedule_has_windows CHECK (((kind = 'schedule'::text) = (windows IS NOT NULL))),
     CONSTRAINT cd_rollout_checks_target_is_known CHECK ((target = ANY (ARRAY['active'::text, 'proposed'::text]))),
@@ -2926,6 +2928,8 @@ COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
 COMMENT ON COLUMN cd_rollout_checks.config IS
     'The configuration of a check whose kind is a bundle, as its author wrote it.';
+COMMENT ON COLUMN cd_rollout_checks.in_sync IS
+    'Whether a check of kind health also waits until nothing differs from what was deployed.';
 COMMENT ON COLUMN cd_rollout_checks.kind_digest IS
     'The bundle of the kind, as it was when the rollout was created; null for the kinds that the service evaluates itself.';
 COMMENT ON COLUMN cd_rollout_checks.own IS

@@ -76,7 +76,7 @@ func (c commands) rolloutRollback() *cobra.Command {
 	cmd.Flags().StringSliceVar(&in.Environments, "only", nil, "the same as --environment")
 	cmd.Flags().StringSliceVar(&in.Exclude, "exclude", nil, "leave this `environment` as it is; repeatable, or separated by commas")
 	cmd.Flags().BoolVar(&in.BreakGlass, "break-glass", false,
-		"pass its approvals without the consent of others; requires --reason, and is visible to everybody")
+		"pass its approvals and checks without the consent of others; requires --reason, and is visible to everybody")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the journal")
 	cmd.Flags().BoolVar(&watch, "watch", false, "follow the new rollout")
 	most.add(cmd, "with --watch,")
@@ -84,7 +84,7 @@ func (c commands) rolloutRollback() *cobra.Command {
 }
 
 func (c commands) rolloutBreakGlass() *cobra.Command {
-	cmd := c.verb("break-glass", "Pass the approvals of a rollout without the consent of others; the journal, a metric and an alert report it",
+	cmd := c.verb("break-glass", "Pass the approvals of a rollout, and the checks of a rollback, alone; journal, metric and alert report it",
 		"  lockstep rollout break-glass rollout_12 --reason 'incident 99: alone on call'", (*client.Client).BreakGlass)
 	cmd.PreRunE = requireReason
 	return cmd

@@ -376,7 +376,9 @@ func (r Rollout) title(last core.Notification) (title string, over bool) {
 		case core.MomentRolloutStopped:
 			what = "stopped"
 		case core.MomentFreezeBypassed:
-			what = "let past a freeze"
+			if what = "let past a freeze"; verbOf(last) == core.VerbPassGate {
+				what = "let past a check"
+			}
 		case core.MomentRolloutBegan, core.MomentRollbackBegan:
 			what = "began"
 		}
@@ -478,6 +480,9 @@ func whatToDo(last core.Notification, r Rollout) string {
 	case core.MomentRolloutFailed:
 		return "find out why it failed, then begin another rollout or roll it back."
 	case core.MomentFreezeBypassed:
+		if verbOf(last) == core.VerbPassGate {
+			return "nothing if that was agreed; otherwise pause it, and find out what the checks have found."
+		}
 		return "nothing if that was agreed; otherwise pause it. The freeze still stops all others."
 	case core.MomentRollbackBegan:
 		return "nothing while it proceeds; find out why it was needed before the next rollout."

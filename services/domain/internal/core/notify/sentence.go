@@ -47,6 +47,9 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 	case core.MomentCheckPassed:
 		return because(fmt.Sprintf("check %s passes in %s again", n.Subject, n.Environment)), nil
 	case core.MomentFreezeBypassed:
+		if verbOf(n) == core.VerbPassGate {
+			return because(n.PrincipalName + " broke the glass: it entered " + n.Subject + " past checks that are not green"), nil
+		}
 		return because(n.PrincipalName + " let it past the freezes that are in force"), nil
 	case core.MomentFreezeBegan, core.MomentFreezeEnded:
 		f, err := tx.NotifiedFreeze(ctx, n.SubjectID)

@@ -437,6 +437,9 @@ func (h HealthSeen) notify(ctx context.Context, t *tree) error {
 	if checks.Retired, err = t.retired(ctx); err != nil {
 		return err
 	}
+	if checks.InForce, err = t.inForce(ctx, checks.Pinned); err != nil {
+		return err
+	}
 	b := t.environments[at]
 	place := core.CheckPlace{EnvironmentID: b.EnvironmentID, Completed: b.FinishedAt}
 	for _, d := range b.deployments {
@@ -463,6 +466,9 @@ func (h HealthSeen) notify(ctx context.Context, t *tree) error {
 
 func (r Reconciled) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ core.Inbound) error {
 	if err := tx.SaveReconciliation(ctx, r.Reconciliation); err != nil {
+		return err
+	}
+	if err := tx.ReviewInSync(ctx, r.ApplicationEnvironmentID, c.at); err != nil {
 		return err
 	}
 	if len(r.Objects) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// BreakGlass passes the approvals of a rollout that is not over.
+// BreakGlass passes the approvals of a rollout that is not over, and the checks of a rollback.
 func (u *UseCases) BreakGlass(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error) {
 	return u.change(ctx, a, core.ActionBreakGlass, rollout, func(ctx context.Context, t *tree, s core.Standing) error {
 		if err := checkGlassReason(reason); err != nil {
@@ -42,7 +42,7 @@ func checkGlassReason(reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return fault.InvalidFields(
 			fault.Field{
-				Name: "/reason", Problem: "found none; expected why the rollout is let past its approvals or freezes: it is kept in the journal",
+				Name: "/reason", Problem: "found none; expected why the rollout is let past its approvals, checks or freezes: it is kept in the journal",
 			},
 		)
 	}
@@ -64,6 +64,15 @@ func (u *UseCases) askBroken(ctx context.Context, t *tree, gate string, by core.
 	t.cause.Actor = core.Actor{Organization: asked.Organization, Type: by.PrincipalType, ID: by.PrincipalID}
 	defer func() { t.cause.Actor = asked }()
 	return u.passByBreakGlass(ctx, t, gate, by.Reason)
+}
+
+// pastChecks are the environments whose checks are passed because the glass is broken: those that a rollback goes back to what has run in.
+// What has never run somewhere is no rollback there, as for freezes (D49).
+func (p passages) pastChecks(ctx context.Context) (map[int64]bool, error) {
+	if p.hold.Broken == nil || p.rollout.RollbackOf == 0 {
+		return nil, nil
+	}
+	return p.tx.EnvironmentsThatRan(ctx, p.rollout.VersionSetID)
 }
 
 // BypassFreeze lets a rollout past the freezes that keep its requested passages closed, and past no other (D49).

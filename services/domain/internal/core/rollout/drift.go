@@ -23,6 +23,8 @@ import (
 const (
 	// driftWindow is how long after a rollout nobody looks.
 	driftWindow = 5 * time.Minute
+	// driftSettles is how long after it is complete in an environment a rollout that waits for what differs there has it looked at.
+	driftSettles = time.Minute
 	// driftAgain is the pause before the next try while a rollout is under way.
 	driftAgain = time.Minute
 	// driftKept is how long the answers of drivers can be looked at.
@@ -127,7 +129,7 @@ func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *co
 	}
 	place := places[look.ApplicationEnvironmentID]
 	now := u.clock.Now()
-	if until, err := undisturbed(ctx, tx, organization, place.ApplicationID, now); err != nil || until.After(now) {
+	if until, err := undisturbed(ctx, tx, organization, place, now); err != nil || until.After(now) {
 		return until, err
 	}
 	live, err := tx.LiveVersionSets(ctx, place.ApplicationID)
@@ -213,15 +215,22 @@ func (p *plan) asDeployed(ctx context.Context, tx Tx, s stop) (core.DeployedLast
 	return last, why, err
 }
 
-// undisturbed is until when drift of an application does not count: while a rollout is under way, and some time after it.
-func undisturbed(ctx context.Context, tx Tx, organization, application int64, now time.Time) (time.Time, error) {
-	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{application}, core.Page{First: 1})
+// undisturbed is until when drift of an application in an environment does not count: while a rollout is under way, and some time after
+// it. A rollout that is complete there and waits for what differs has it looked at.
+func undisturbed(
+	ctx context.Context, tx Tx, organization int64, place core.ApplicationEnvironment, now time.Time,
+) (time.Time, error) {
+	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{place.ApplicationID}, core.Page{First: 1})
 	if err != nil {
 		return now, err
 	}
-	for _, r := range newest[application].Nodes {
+	for _, r := range newest[place.ApplicationID].Nodes {
 		if r.FinishedAt == nil {
-			return now.Add(driftAgain), nil
+			done, err := completedWhereItLooks(ctx, tx, organization, r, place.EnvironmentID)
+			if err != nil || done == nil {
+				return now.Add(driftAgain), err
+			}
+			return done.Add(driftSettles), nil
 		}
 		if end := r.FinishedAt.Add(driftWindow); end.After(now) {
 			return end, nil
@@ -230,14 +239,43 @@ func undisturbed(ctx context.Context, tx Tx, organization, application int64, no
 	return now, nil
 }
 
+// completedWhereItLooks is when a rollout that is under way was completed in an environment about which a check of its waits for what
+// differs: it changes nothing there any more. Nil if it has no such check, or is not complete there.
+func completedWhereItLooks(ctx context.Context, tx Tx, organization int64, r core.Rollout, environment int64) (*time.Time, error) {
+	checks, err := tx.Checks(ctx, r.ID, r.VersionSetID)
+	if err != nil {
+		return nil, err
+	}
+	looks := func(p core.PinnedCheck) bool { return p.InSync && p.EnvironmentID == environment }
+	if !slices.ContainsFunc(checks.Pinned, looks) {
+		return nil, nil //nolint:nilnil // nobody waits for it
+	}
+	all, err := tx.RolloutEnvironmentsByRollout(ctx, organization, []int64{r.ID})
+	for _, e := range all[r.ID] {
+		if e.EnvironmentID == environment && e.State == core.RolloutCompleted {
+			return e.FinishedAt, err
+		}
+	}
+	return nil, err
+}
+
 // foundDrift records what a driver has found when it examined drift.
 func (u *UseCases) foundDrift(ctx context.Context, tx Tx, c cause, p core.Preview) error {
 	place, look, newest, err := lockLook(ctx, tx, c.Organization, p.DriftOf)
 	if err != nil {
 		return err
 	}
-	since := func(r core.Rollout) bool { return r.FinishedAt == nil || !r.FinishedAt.Before(*look.AskedAt) }
-	if look.PreviewID != p.ID || look.AskedAt == nil || slices.ContainsFunc(newest, since) {
+	late := look.PreviewID != p.ID || look.AskedAt == nil
+	for _, r := range newest {
+		end := r.FinishedAt
+		if end == nil {
+			if end, err = completedWhereItLooks(ctx, tx, c.Organization, r, place.EnvironmentID); err != nil {
+				return err
+			}
+		}
+		late = late || end == nil || !end.Before(*look.AskedAt)
+	}
+	if late {
 		u.drifts.late.Add(1)
 		return nil
 	}

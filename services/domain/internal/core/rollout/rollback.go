@@ -18,7 +18,7 @@ type Rollback struct {
 	// Scope is where it goes; the zero value is everywhere that it changes something.
 	Scope  Scope
 	Reason string
-	// BreakGlass passes its approvals by break-glass from the beginning.
+	// BreakGlass passes its approvals and checks by break-glass from the beginning.
 	BreakGlass bool
 }
 

@@ -134,6 +134,9 @@ type ControlTx interface {
 	// ReviewChecked is ScheduleReview for a rollout that has checks, or is to enter an environment that follows one whose health was seen,
 	// 0 for none. It is a no-op for any other.
 	ReviewChecked(ctx context.Context, rollout, seen int64, due time.Time) error
+	// ReviewInSync schedules a review of the active rollouts that have a check which waits until nothing differs in an
+	// application environment.
+	ReviewInSync(ctx context.Context, applicationEnvironment int64, due time.Time) error
 	// ReviewHealth schedules a review of the active rollouts that have a check of kind health in an environment, or are to enter one that
 	// follows it.
 	ReviewHealth(ctx context.Context, environment int64, due time.Time) error

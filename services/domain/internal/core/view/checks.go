@@ -54,6 +54,10 @@ func (u *UseCases) RolloutChecks(ctx context.Context, organization int64, rollou
 	if err != nil {
 		return nil, err
 	}
+	inForce, err := core.InForceOf(ctx, u, organization, byApplication(pinned, func(id int64) int64 { return known[id].ApplicationID }))
+	if err != nil {
+		return nil, err
+	}
 	runs, err := u.CheckRuns(ctx, organization, checked)
 	if err != nil {
 		return nil, err
@@ -66,11 +70,20 @@ func (u *UseCases) RolloutChecks(ctx context.Context, organization int64, rollou
 		}
 		c := core.Checks{
 			Pinned: pinned[id], Reports: reports[r.VersionSetID], Observed: observed, Services: namesOf(names), Runs: runs[id],
-			Retired: core.RetiredOf(slices.Collect(maps.Values(names))),
+			Retired: core.RetiredOf(slices.Collect(maps.Values(names))), InForce: inForce[r.ApplicationID],
 		}
 		all[id] = c.All(checkPlaces(environments[id], deployments), at)
 	}
 	return all, nil
+}
+
+// byApplication are the checks of rollouts by application.
+func byApplication(pinned map[int64][]core.PinnedCheck, application func(rollout int64) int64) map[int64][]core.PinnedCheck {
+	all := map[int64][]core.PinnedCheck{}
+	for id, of := range pinned {
+		all[application(id)] = append(all[application(id)], of...)
+	}
+	return all
 }
 
 // checkPlaces are the environments of a rollout as far as checks depend on them.

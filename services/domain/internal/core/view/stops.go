@@ -82,6 +82,11 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 		return err
 	}
 	observed = observed.With(health)
+	application := func(id int64) int64 { return v.standings[id].Rollout.ApplicationID }
+	inForce, err := core.InForceOf(ctx, u, organization, byApplication(checks, application))
+	if err != nil {
+		return err
+	}
 	decisions, err := u.LatestPolicyDecisions(ctx, organization, rollouts)
 	if err != nil {
 		return err
@@ -94,6 +99,7 @@ func (u *UseCases) readControls(ctx context.Context, organization int64, v *wait
 			core.Checks{
 				Pinned: checks[id], Reports: reports[set], Observed: observed, Services: namesOf(v.services), Runs: runs[id],
 				Retired: core.RetiredOf(slices.Collect(maps.Values(v.services))),
+				InForce: inForce[application(id)],
 			},
 			decisions[id],
 		}
@@ -237,8 +243,14 @@ func (v waitView) checksOf(s core.Standing, gate string, checks core.Checks) []W
 		if state.Kind == core.CheckHealth || state.Kind == core.CheckPrevious {
 			w.Resolver, w.Needs = "the health of what was deployed", 0
 		}
+		if state.InSync {
+			w.Resolver = "the health of what was deployed, and a look that finds nothing that differs from it"
+		}
 		if state.Kind.Program() {
 			w.Resolver, w.Needs = "the program of its kind, "+string(state.Kind), 0
+		}
+		if s.Rollout.RollbackOf != 0 && s.Hold.Broken == nil {
+			w.Resolver += "; in a rollback to what has run there also break-glass by " + holders(core.MayBreakGlass)
 		}
 		all = append(all, w)
 	}

@@ -207,6 +207,7 @@ func (r Reads) ChecksByRollout(ctx context.Context, organization int64, rollouts
 		rows, err := q.RolloutChecks(ctx, organization, rollouts)
 		for _, row := range rows {
 			one := core.Check{Key: row.Key, Kind: core.CheckKind(row.Kind), Duration: time.Duration(row.DurationSeconds) * time.Second}
+			one.InSync = row.InSync
 			if row.Windows != nil {
 				if err := json.Unmarshal(row.Windows, &one.Schedule); err != nil {
 					return fmt.Errorf("read windows of check %s of rollout %d: %w", row.Key, row.RolloutID, err)

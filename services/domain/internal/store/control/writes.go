@@ -265,7 +265,7 @@ func (w Writes) PinCheck(ctx context.Context, rollout int64, c core.PinnedCheck)
 		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: c.EnvironmentID, Target: string(c.Target), Key: c.Key, Own: c.Own,
 		Kind:            string(c.Kind),
 		DurationSeconds: int32(c.Duration / time.Second), Windows: windows, Config: c.Config,
-		KindDigest: orNull(c.Digest),
+		KindDigest: orNull(c.Digest), InSync: c.InSync,
 	})
 	return pg.Classify(err, "pin check %s of rollout %d", c.Key, rollout)
 }
@@ -441,6 +441,14 @@ func (w Writes) ReviewChecked(ctx context.Context, rollout, seen int64, due time
 	return pg.Classify(w.Q.ReviewChecked(ctx, query.ReviewCheckedParams{
 		OrganizationID: w.Entered, RolloutID: rollout, EnvironmentID: seen, DueAt: due,
 	}), "schedule a review of rollout %d", rollout)
+}
+
+// ReviewInSync implements rollout.Tx.
+func (w Writes) ReviewInSync(ctx context.Context, applicationEnvironment int64, due time.Time) error {
+	return pg.Classify(
+		w.Q.ReviewInSync(ctx, due, w.Entered, applicationEnvironment), "schedule reviews of what depends on application environment %d",
+		applicationEnvironment,
+	)
 }
 
 // ReviewHealth implements rollout.Tx.

@@ -1,6 +1,6 @@
 -- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest)
-VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @kind, @duration_seconds, sqlc.narg(windows), sqlc.narg(config), sqlc.narg(kind_digest));
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest, in_sync)
+VALUES (@organization_id, @rollout_id, @environment_id, @target, @key, @own, @kind, @duration_seconds, sqlc.narg(windows), sqlc.narg(config), sqlc.narg(kind_digest), @in_sync);
 
 -- name: RolloutChecks :many
 SELECT * FROM cd_rollout_checks WHERE organization_id = @organization_id AND rollout_id = ANY(@ids::bigint[])
@@ -36,6 +36,18 @@ WHERE r.organization_id = @organization_id AND r.state IN ('pending', 'in_progre
     SELECT 1 FROM cd_rollout_environments e
     WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.needs_health AND e.state = 'pending' AND @environment_id = ANY(e.follows)
 ))
+ON CONFLICT DO NOTHING;
+
+-- name: ReviewInSync :exec
+-- Of the active rollouts that have a check which waits until nothing differs in an application environment.
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
+SELECT r.organization_id, r.id, @due_at::timestamptz
+FROM cd_application_environments ae
+JOIN cd_rollouts r ON r.organization_id = ae.organization_id AND r.application_id = ae.application_id AND r.state IN ('pending', 'in_progress', 'paused')
+WHERE ae.organization_id = @organization_id AND ae.id = @application_environment_id AND EXISTS (
+    SELECT 1 FROM cd_rollout_checks c
+    WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = ae.environment_id AND c.in_sync
+)
 ON CONFLICT DO NOTHING;
 
 -- name: LockReporter :exec

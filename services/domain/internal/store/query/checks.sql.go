@@ -329,8 +329,8 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 }
 
 const insertRolloutCheck = `-- name: InsertRolloutCheck :exec
-INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO cd_rollout_checks (organization_id, rollout_id, environment_id, target, key, own, kind, duration_seconds, windows, config, kind_digest, in_sync)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 `
 
 type InsertRolloutCheckParams struct {
@@ -345,6 +345,7 @@ type InsertRolloutCheckParams struct {
 	Windows         json.RawMessage
 	Config          json.RawMessage
 	KindDigest      *string
+	InSync          bool
 }
 
 func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheckParams) error {
@@ -360,6 +361,7 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 		arg.Windows,
 		arg.Config,
 		arg.KindDigest,
+		arg.InSync,
 	)
 	return err
 }
@@ -541,8 +543,26 @@ func (q *Queries) ReviewHealth(ctx context.Context, dueAt time.Time, organizatio
 	return err
 }
 
+const reviewInSync = `-- name: ReviewInSync :exec
+INSERT INTO cd_passage_reviews (organization_id, rollout_id, due_at)
+SELECT r.organization_id, r.id, $1::timestamptz
+FROM cd_application_environments ae
+JOIN cd_rollouts r ON r.organization_id = ae.organization_id AND r.application_id = ae.application_id AND r.state IN ('pending', 'in_progress', 'paused')
+WHERE ae.organization_id = $2 AND ae.id = $3 AND EXISTS (
+    SELECT 1 FROM cd_rollout_checks c
+    WHERE c.organization_id = r.organization_id AND c.rollout_id = r.id AND c.environment_id = ae.environment_id AND c.in_sync
+)
+ON CONFLICT DO NOTHING
+`
+
+// Of the active rollouts that have a check which waits until nothing differs in an application environment.
+func (q *Queries) ReviewInSync(ctx context.Context, dueAt time.Time, organizationID int64, applicationEnvironmentID int64) error {
+	_, err := q.db.Exec(ctx, reviewInSync, dueAt, organizationID, applicationEnvironmentID)
+	return err
+}
+
 const rolloutChecks = `-- name: RolloutChecks :many
-SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows, own, config, kind_digest, created_at, updated_at FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+SELECT id, organization_id, rollout_id, environment_id, target, key, kind, duration_seconds, windows, own, config, kind_digest, created_at, updated_at, in_sync FROM cd_rollout_checks WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, environment_id, target DESC, key, own
 `
 
@@ -570,6 +590,7 @@ func (q *Queries) RolloutChecks(ctx context.Context, organizationID int64, ids [
 			&i.KindDigest,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.InSync,
 		); err != nil {
 			return nil, err
 		}

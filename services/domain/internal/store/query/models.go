@@ -1761,6 +1761,8 @@ type RolloutCheck struct {
 	KindDigest *string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// Whether a check of kind health also waits until nothing differs from what was deployed.
+	InSync bool
 }
 
 // Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.

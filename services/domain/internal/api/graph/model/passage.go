@@ -83,6 +83,9 @@ func (c PassageCondition) Status() PassageConditionStatus {
 		}
 		return PassageConditionStatusStopped
 	case core.ConditionCheck, core.ConditionWave:
+		if c.Outcome == core.OutcomeBreakGlass {
+			return PassageConditionStatusBreakGlass
+		}
 		return PassageConditionStatusSuccess // a passage is granted only when it is
 	case core.ConditionPolicy:
 		if c.verb == core.VerbStopPassage {

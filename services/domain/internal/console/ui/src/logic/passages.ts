@@ -55,7 +55,7 @@ function satisfied(c: Condition): string {
     case 'EXPIRED':
       return `${subject}: approved by expiry`
     case 'BREAK_GLASS':
-      return `${subject}: passed by break-glass by ${by}`
+      return `${c.kind === 'CHECK' ? 'check ' : ''}${subject}: passed by break-glass by ${by}`
     case 'APPROVED':
       return c.kind === 'POLICY' ? `policies allow it (${subject})` : `${subject}: approved by ${by}`
     case 'SUCCESS':

@@ -1,4 +1,4 @@
-// Break-glass: the approvals of one rollout are passed without anybody else's consent. It is red wherever it appears, asks for a reason,
+// Break-glass: the approvals of one rollout, and the checks of a rollback, are passed without anybody else's consent. It is red wherever it appears, asks for a reason,
 // and is shown with the rollout permanently.
 import { accepted, ask } from '../api/client'
 import { BreakTheGlass, type RolloutPageData } from '../api/generated'
@@ -31,7 +31,7 @@ export function GlassMeans() {
       <Icon name="degraded" />
       <div>
         <p>
-          <strong>This overrides every approval of this rollout, open or still to come.</strong> Nobody else has to consent.
+          <strong>This overrides every approval of this rollout, open or still to come,</strong> and in a rollback the checks of environments in which the version set has run. Nobody else has to consent.
         </p>
         <p>Your name and reason are recorded in the journal, stay with the rollout permanently, and raise an alert. Pauses, aborts and soak times stay in force.</p>
       </div>
