@@ -32,7 +32,6 @@ CREATE INDEX cd_access_tokens_of_member ON cd_access_tokens USING btree (organiz
 CREATE INDEX cd_access_tokens_of_sign_ins ON cd_access_tokens USING btree (organization_id, expires_at) WHERE (sign_in OR (parent_id IS NOT NULL));
 CREATE TRIGGER cd_access_tokens_grant_is_immutable BEFORE UPDATE ON cd_access_tokens FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'member_id', 'parent_id', 'digest', 'scopes', 'expires_at', 'created_at', 'check_keys');
 CREATE TRIGGER cd_access_tokens_touch BEFORE UPDATE ON cd_access_tokens FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_access_tokens FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_access_tokens.check_keys IS
     'The keys of checks that it may report; empty for all. A browser session has those of its token.';
 COMMENT ON COLUMN cd_access_tokens.digest IS
@@ -68,7 +67,6 @@ CREATE INDEX cd_agent_keys_of_agent ON cd_agent_keys USING btree (organization_i
 CREATE TRIGGER cd_agent_keys_are_kept BEFORE DELETE ON cd_agent_keys FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_agent_keys_stay_whose_they_are BEFORE UPDATE ON cd_agent_keys FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'agent_id', 'public_key', 'created_at');
 CREATE TRIGGER cd_agent_keys_touch BEFORE UPDATE ON cd_agent_keys FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_agent_keys FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_agent_keys IS
     'The public halves: the seed is shown once and kept nowhere. Two are good while an agent is rotated.';
 COMMENT ON COLUMN cd_agent_keys.expires_at IS
@@ -94,7 +92,6 @@ CREATE UNIQUE INDEX cd_agents_name_is_unique ON cd_agents USING btree (organizat
 CREATE TRIGGER cd_agents_are_kept BEFORE DELETE ON cd_agents FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_agents_stay_whose_they_are BEFORE UPDATE ON cd_agents FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'name', 'created_at');
 CREATE TRIGGER cd_agents_touch BEFORE UPDATE ON cd_agents FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_agents FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_agents IS
     'Relays beside clusters; id is what configurations of environments and subjects of the bus name. Never deleted, and never good again once revoked.';
 COMMENT ON COLUMN cd_agents.labels IS
@@ -116,7 +113,6 @@ CREATE TABLE cd_application_aliases (
 CREATE UNIQUE INDEX cd_application_aliases_name_is_unique ON cd_application_aliases USING btree (organization_id, name) WHERE (ended_at IS NULL);
 CREATE INDEX cd_application_aliases_of_application ON cd_application_aliases USING btree (organization_id, application_id);
 CREATE TRIGGER cd_application_aliases_touch BEFORE UPDATE ON cd_application_aliases FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_aliases FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_application_aliases IS
     'Names that applications had, by which they are still found. None that has not ended is the name of an application.';
 COMMENT ON COLUMN cd_application_aliases.ended_at IS
@@ -144,7 +140,6 @@ CREATE TABLE cd_application_environment_reconciliations (
 );
 CREATE TRIGGER cd_application_environment_reconciliations_list_drift BEFORE INSERT OR UPDATE OF drift, objects ON cd_application_environment_reconciliations FOR EACH ROW EXECUTE FUNCTION cd_list_drift();
 CREATE TRIGGER cd_application_environment_reconciliations_touch BEFORE UPDATE ON cd_application_environment_reconciliations FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_environment_reconciliations FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_application_environment_reconciliations.automatic IS
     'Whether the reconciler moves by itself, which nobody here has asked for.';
 COMMENT ON COLUMN cd_application_environment_reconciliations.drift IS
@@ -179,7 +174,6 @@ CREATE TABLE cd_application_environments (
 CREATE INDEX cd_application_environments_waiting ON cd_application_environments USING btree (organization_id, environment_id) WHERE setup_wanted;
 CREATE TRIGGER cd_application_environments_place_cell AFTER INSERT OR UPDATE OF current ON cd_application_environments FOR EACH ROW EXECUTE FUNCTION cd_place_cell();
 CREATE TRIGGER cd_application_environments_touch BEFORE UPDATE ON cd_application_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_environments FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_application_environments.current IS
     'The latest pipeline goes there. One that an earlier pipeline went to keeps its row, for the history.';
 COMMENT ON COLUMN cd_application_environments.discovered IS
@@ -207,7 +201,6 @@ CREATE TABLE cd_application_flow_definitions (
 );
 CREATE TRIGGER cd_application_flow_definitions_are_append_only BEFORE DELETE OR UPDATE ON cd_application_flow_definitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_application_flow_definitions_are_kept BEFORE TRUNCATE ON cd_application_flow_definitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_flow_definitions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_application_flow_definitions.definition IS
     'The pipeline as it was written, to the byte; the same shape for every driver.';
 
@@ -226,7 +219,6 @@ CREATE TABLE cd_application_name_ends (
 );
 CREATE TRIGGER cd_application_name_ends_are_append_only BEFORE DELETE OR UPDATE ON cd_application_name_ends FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_application_name_ends_are_kept BEFORE TRUNCATE ON cd_application_name_ends FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_name_ends FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_application_name_ends IS
     'The name of each application in lower case from each of its letters to its end: shop, hop, op, p.';
 
@@ -251,7 +243,6 @@ CREATE TABLE cd_application_policies (
     CONSTRAINT cd_application_policies_wait_is_bounded CHECK (((degraded_after_seconds >= 0) AND (degraded_after_seconds <= 604800)))
 );
 CREATE TRIGGER cd_application_policies_touch BEFORE UPDATE ON cd_application_policies FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_application_policies FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_application_policies IS
     'No row: the defaults of the design, at once on failed and after 30 minutes on degraded.';
 COMMENT ON COLUMN cd_application_policies.on_failure IS
@@ -280,7 +271,6 @@ CREATE TRIGGER cd_applications_keep_name_ends AFTER INSERT ON cd_applications FO
 CREATE TRIGGER cd_applications_rename_cells AFTER UPDATE OF name ON cd_applications FOR EACH ROW WHEN ((old.name <> new.name)) EXECUTE FUNCTION cd_rename_cells();
 CREATE TRIGGER cd_applications_show_cells AFTER UPDATE OF archived_at ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_show_cells();
 CREATE TRIGGER cd_applications_touch BEFORE UPDATE ON cd_applications FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_applications FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_applications.archived_at IS
     'Since when nothing is rolled out any more, and no version is taken; null while it lives.';
 
@@ -304,7 +294,6 @@ CREATE TABLE cd_archived_objects (
 );
 CREATE TRIGGER cd_archived_objects_are_append_only BEFORE DELETE OR UPDATE ON cd_archived_objects FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_archived_objects_are_kept BEFORE TRUNCATE ON cd_archived_objects FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_archived_objects FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_archived_objects IS
     'The objects of the archive whose rows were deleted; each was added with that deletion. One for up to a thousand deleted rows, kept as long as the archive.';
 COMMENT ON COLUMN cd_archived_objects.digest IS
@@ -336,7 +325,6 @@ CREATE INDEX cd_archivings_of_application ON cd_archivings USING btree (organiza
 CREATE INDEX cd_archivings_of_environment ON cd_archivings USING btree (organization_id, environment_id, id DESC) WHERE (environment_id IS NOT NULL);
 CREATE TRIGGER cd_archivings_are_append_only BEFORE DELETE OR UPDATE ON cd_archivings FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_archivings_are_kept BEFORE TRUNCATE ON cd_archivings FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_archivings FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_archivings IS
     'Who has archived and restored what, and when; append-only.';
 COMMENT ON COLUMN cd_archivings.archived IS
@@ -358,7 +346,6 @@ CREATE TABLE cd_artifact_deletions (
     CONSTRAINT cd_artifact_deletions_name_something CHECK (((digest <> ''::text) OR (tag <> ''::text)))
 );
 CREATE INDEX cd_artifact_deletions_by_age ON cd_artifact_deletions USING btree (organization_id, updated_at);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_artifact_deletions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_artifact_deletions IS
     'What registries deleted, for publications that arrive later than their deletion; forgotten after 30 days.';
 COMMENT ON COLUMN cd_artifact_deletions.deleted_at IS
@@ -393,7 +380,6 @@ CREATE TABLE cd_artifact_sources (
 CREATE INDEX cd_artifact_sources_by_match_key ON cd_artifact_sources USING btree (match_key, organization_id);
 CREATE INDEX cd_artifact_sources_of_repository ON cd_artifact_sources USING btree (organization_id, match_key COLLATE "C");
 CREATE TRIGGER cd_artifact_sources_touch BEFORE UPDATE ON cd_artifact_sources FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_artifact_sources FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_artifact_sources.disabled_at IS
     'Since when it takes no versions and is not polled; version sets keep its last version. Null while it is enabled.';
 COMMENT ON COLUMN cd_artifact_sources.match_key IS
@@ -432,7 +418,6 @@ CREATE TABLE cd_automatic_rollbacks (
 );
 CREATE INDEX cd_automatic_rollbacks_due ON cd_automatic_rollbacks USING btree (due_at, id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_automatic_rollbacks_touch BEFORE UPDATE ON cd_automatic_rollbacks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_automatic_rollbacks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_automatic_rollbacks.due_at IS
     'NULL while nothing is degraded: the clock stands, and starts anew with the next degradation.';
 
@@ -453,7 +438,6 @@ CREATE TABLE cd_badges (
     CONSTRAINT cd_badges_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
 CREATE TRIGGER cd_badges_touch BEFORE UPDATE ON cd_badges FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_badges FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_badges IS
     'Applications whose state anybody may read as a badge; none is without a row. Rows end with the application.';
 
@@ -475,7 +459,6 @@ CREATE TABLE cd_call_answers (
 );
 CREATE TRIGGER cd_call_answers_are_append_only BEFORE DELETE OR UPDATE ON cd_call_answers FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_call_answers_are_kept BEFORE TRUNCATE ON cd_call_answers FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_call_answers FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_call_answers IS
     'What people answered to requests of calls; append-only. Rows are kept with the request.';
 
@@ -522,7 +505,6 @@ CREATE INDEX cd_call_requests_tried ON cd_call_requests USING btree (organizatio
 CREATE INDEX cd_call_requests_tried_by_time ON cd_call_requests USING btree (organization_id, created_at) WHERE ((state = 'permitted'::text) AND (quorum = 0));
 CREATE TRIGGER cd_call_requests_are_kept BEFORE TRUNCATE ON cd_call_requests FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_call_requests_touch BEFORE UPDATE ON cd_call_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_call_requests FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_call_requests IS
     'What policies decided about calls of Functions other than to permit them at once: calls that they denied, and approvals that they require, kept as the evidence of what programs did. Those that only policies which are tried out would not have permitted are deleted after a time.';
 COMMENT ON COLUMN cd_call_requests.call_id IS
@@ -569,7 +551,6 @@ CREATE INDEX cd_cells_by_live ON cd_cells USING btree (organization_id, live_ver
 CREATE INDEX cd_cells_by_standing ON cd_cells USING btree (organization_id, standing, worst, application_name) WHERE shown;
 CREATE TRIGGER cd_cells_look_for_drift AFTER UPDATE OF live_rollout_environment_id ON cd_cells FOR EACH ROW WHEN (((new.live_rollout_environment_id IS NOT NULL) AND (new.live_rollout_environment_id IS DISTINCT FROM old.live_rollout_environment_id))) EXECUTE FUNCTION cd_look_for_drift();
 CREATE TRIGGER cd_cells_touch BEFORE UPDATE ON cd_cells FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_cells FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_cells.application_name IS
     'The name of the application, for the order of the matrix.';
 COMMENT ON COLUMN cd_cells.latest_rollout_environment_id IS
@@ -609,7 +590,6 @@ CREATE TABLE cd_chain_nodes (
 );
 CREATE INDEX cd_chain_nodes_of_rollout ON cd_chain_nodes USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
 CREATE TRIGGER cd_chain_nodes_touch BEFORE UPDATE ON cd_chain_nodes FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_chain_nodes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_chain_nodes IS
     'The applications of a chain, as its blocks selected them when it began.';
 COMMENT ON COLUMN cd_chain_nodes.block IS
@@ -651,7 +631,6 @@ CREATE INDEX cd_chains_of_application ON cd_chains USING btree (organization_id,
 CREATE INDEX cd_chains_of_parent ON cd_chains USING btree (organization_id, parent_id) WHERE (parent_id IS NOT NULL);
 CREATE INDEX cd_chains_of_rollout ON cd_chains USING btree (organization_id, rollout_id);
 CREATE TRIGGER cd_chains_touch BEFORE UPDATE ON cd_chains FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_chains FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_chains IS
     'A chain is begun by one rollout of one trigger, at most once. Rows are kept.';
 COMMENT ON COLUMN cd_chains.block IS
@@ -699,7 +678,6 @@ CREATE INDEX cd_changes_by_instant ON cd_changes USING btree (organization_id, c
 CREATE INDEX cd_changes_by_principal ON cd_changes USING btree (organization_id, principal_type, principal_id, id);
 CREATE TRIGGER cd_changes_are_append_only BEFORE DELETE OR UPDATE ON cd_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_changes_are_kept BEFORE TRUNCATE ON cd_changes FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_changes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_changes IS
     'The journal of changes to controls; append-only. Secrets are in none of its columns.';
 COMMENT ON COLUMN cd_changes.action IS
@@ -746,7 +724,6 @@ CREATE TABLE cd_chat_accounts (
 CREATE UNIQUE INDEX cd_chat_accounts_member_has_one ON cd_chat_accounts USING btree (organization_id, kind, workspace, member_id) WHERE (removed_at IS NULL);
 CREATE UNIQUE INDEX cd_chat_accounts_user_is_one_members ON cd_chat_accounts USING btree (organization_id, kind, workspace, chat_user) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_chat_accounts_touch BEFORE UPDATE ON cd_chat_accounts FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_chat_accounts FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_chat_accounts IS
     'Which member a user of a chat is: the one who has signed in and linked the account. Rows are kept; removed_at ends one.';
 COMMENT ON COLUMN cd_chat_accounts.command_digest IS
@@ -787,7 +764,6 @@ CREATE TABLE cd_chat_requests (
 CREATE INDEX cd_chat_requests_by_time ON cd_chat_requests USING btree (organization_id, received_at);
 CREATE UNIQUE INDEX cd_chat_requests_once_in_all_channels ON cd_chat_requests USING btree (organization_id, digest);
 CREATE TRIGGER cd_chat_requests_touch BEFORE UPDATE ON cd_chat_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_chat_requests FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_chat_requests IS
     'Presses of buttons and slash commands that chat servers have sent, each once, so that a repeated one is no second answer, also at the address of another channel. Rows end after 30 days.';
 COMMENT ON COLUMN cd_chat_requests.command IS
@@ -823,7 +799,6 @@ CREATE TABLE cd_check_runs (
 );
 CREATE UNIQUE INDEX cd_check_runs_one_is_open ON cd_check_runs USING btree (organization_id, rollout_id, environment_id, target, key, own) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_check_runs_touch BEFORE UPDATE ON cd_check_runs FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_check_runs FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_check_runs IS
     'Runs of the programs of checks. What a run has reported is among the statuses, under its number; only what the latest run of a check reports counts for its rollout. Rows end with the rollout.';
 COMMENT ON COLUMN cd_check_runs.ended_at IS
@@ -868,7 +843,6 @@ CREATE TRIGGER cd_check_statuses_are_append_only BEFORE UPDATE ON cd_check_statu
 CREATE TRIGGER cd_check_statuses_are_kept BEFORE TRUNCATE ON cd_check_statuses FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_check_statuses_end BEFORE DELETE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse_last_statuses();
 CREATE TRIGGER cd_check_statuses_mark_forge AFTER INSERT ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_report();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_check_statuses FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_check_statuses IS
     'What was reported about checks; a row is never changed. The latest for each key, subject and reporter counts; a row that repeats that is not added. A status of another version set than the one in question decides nothing. Rows end when their reporter has reported 20 later ones about the same key and subject; what satisfied a passage is in the journal of its rollout.';
 COMMENT ON COLUMN cd_check_statuses.asks IS
@@ -922,7 +896,6 @@ CREATE INDEX cd_credentials_by_expiry ON cd_credentials USING btree (expires_at)
 CREATE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
 CREATE INDEX cd_credentials_by_key ON cd_credentials USING btree (key_id, id) WHERE (key_id <> 0);
 CREATE TRIGGER cd_credentials_touch BEFORE UPDATE ON cd_credentials FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_credentials FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_credentials IS
     'Credentials that programs name. Rows are kept: they are few, and a name that is given again continues its versions.';
 COMMENT ON COLUMN cd_credentials.expires_at IS
@@ -965,7 +938,6 @@ CREATE INDEX cd_curated_version_sets_by_set ON cd_curated_version_sets USING btr
 CREATE UNIQUE INDEX cd_curated_version_sets_name_is_unique ON cd_curated_version_sets USING btree (organization_id, application_id, name) WHERE (name <> ''::text);
 CREATE TRIGGER cd_curated_version_sets_are_append_only BEFORE DELETE OR UPDATE ON cd_curated_version_sets FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_curated_version_sets_are_kept BEFORE TRUNCATE ON cd_curated_version_sets FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_curated_version_sets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_curated_version_sets IS
     'By whom and why version sets were put together. A set of the same versions is the same set, and may have several rows. Append-only; rows are kept with the set.';
 COMMENT ON COLUMN cd_curated_version_sets.from_set_id IS
@@ -995,7 +967,6 @@ CREATE TABLE cd_deployment_links (
 );
 CREATE INDEX cd_deployment_links_by_page ON cd_deployment_links USING btree (organization_id, md5(lower(regexp_replace(url, '^https?://'::text, ''::text)))) WHERE (url <> ''::text);
 CREATE TRIGGER cd_deployment_links_touch BEFORE UPDATE ON cd_deployment_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_deployment_links FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_deployment_links IS
     'What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.';
 COMMENT ON COLUMN cd_deployment_links.name IS
@@ -1027,7 +998,6 @@ CREATE TABLE cd_deployment_snapshots (
 CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_snapshots_are_kept BEFORE TRUNCATE ON cd_deployment_snapshots FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_deployment_snapshots IS
     'What exactly was deployed. Never a secret.';
 COMMENT ON COLUMN cd_deployment_snapshots.changes IS
@@ -1068,7 +1038,6 @@ CREATE INDEX cd_deployment_transitions_by_subject ON cd_deployment_transitions U
 CREATE INDEX cd_deployment_transitions_failures ON cd_deployment_transitions USING btree (organization_id, deployment_id, id) WHERE (event = ANY (ARRAY['fail'::text, 'degrade'::text]));
 CREATE TRIGGER cd_deployment_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_deployment_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_transitions_are_kept BEFORE TRUNCATE ON cd_deployment_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_deployment_transitions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_deployment_transitions.gate_id IS
     'The gate that was come to or gone past: <environment>/<weight>.';
 
@@ -1094,7 +1063,6 @@ CREATE TRIGGER cd_deployments_are_kept BEFORE DELETE ON cd_deployments FOR EACH 
 CREATE TRIGGER cd_deployments_ended_is_final BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN (((old.state = ANY (ARRAY['healthy'::text, 'degraded'::text, 'failed'::text, 'cancelled'::text])) AND (new.state <> old.state))) EXECUTE FUNCTION cd_refuse_change_of_ended();
 CREATE TRIGGER cd_deployments_pins_are_immutable BEFORE UPDATE ON cd_deployments FOR EACH ROW WHEN ((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_environment_id IS DISTINCT FROM new.rollout_environment_id)) OR (old.service_id IS DISTINCT FROM new.service_id)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_environment_id', 'service_id', 'created_at');
 CREATE TRIGGER cd_deployments_touch BEFORE UPDATE ON cd_deployments FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_deployments FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 
 CREATE TABLE cd_details (
     organization_id bigint NOT NULL,
@@ -1122,7 +1090,6 @@ CREATE INDEX cd_details_of_environment ON cd_details USING btree (organization_i
 CREATE INDEX cd_details_of_service ON cd_details USING btree (organization_id, service_id) WHERE (service_id IS NOT NULL);
 CREATE TRIGGER cd_details_controls_are_known BEFORE INSERT OR UPDATE ON cd_details FOR EACH ROW WHEN (((new.service_id IS NULL) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_details_touch BEFORE UPDATE ON cd_details FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_details FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_details IS
     'What people keep about an application, an environment or a service beside its description; no row for nothing. Rows are kept with what they are of, and change with it.';
 COMMENT ON COLUMN cd_details.labels IS
@@ -1153,7 +1120,6 @@ CREATE TABLE cd_drift_looks (
 CREATE INDEX cd_drift_looks_due ON cd_drift_looks USING btree (organization_id, due_at) WHERE (due_at IS NOT NULL);
 CREATE INDEX cd_drift_looks_due_in_all ON cd_drift_looks USING btree (due_at) WHERE (due_at IS NOT NULL);
 CREATE TRIGGER cd_drift_looks_touch BEFORE UPDATE ON cd_drift_looks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_drift_looks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_drift_looks IS
     'One for each application environment that a version set is live in.';
 COMMENT ON COLUMN cd_drift_looks.due_at IS
@@ -1177,7 +1143,6 @@ CREATE TABLE cd_driver_bundles (
     CONSTRAINT cd_driver_bundles_digest_is_given CHECK ((digest <> ''::text))
 );
 CREATE TRIGGER cd_driver_bundles_are_immutable BEFORE UPDATE ON cd_driver_bundles FOR EACH ROW EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_driver_bundles FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_driver_bundles IS
     'The bytes of every bundle that a rollout or a hand-over uses, so that a past run is reproducible to the byte.';
 
@@ -1196,7 +1161,6 @@ CREATE TABLE cd_environment_agents (
 );
 CREATE INDEX cd_environment_agents_of_agent ON cd_environment_agents USING btree (organization_id, agent_id);
 CREATE TRIGGER cd_environment_agents_touch BEFORE UPDATE ON cd_environment_agents FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_agents FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_agents IS
     'Which agents the configuration of an environment names: those of its own organization, or none.';
 
@@ -1222,7 +1186,6 @@ CREATE TABLE cd_environment_approvals (
     CONSTRAINT cd_environment_approvals_time_is_bounded CHECK (((expires_after_seconds >= 0) AND (expires_after_seconds <= 2592000)))
 );
 CREATE TRIGGER cd_environment_approvals_touch BEFORE UPDATE ON cd_environment_approvals FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_approvals FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_approvals IS
     'No row, or one that does not ask: the environment asks nobody by itself. A rollout pins what there is when it is made.';
 
@@ -1240,7 +1203,6 @@ CREATE TABLE cd_environment_checks (
     CONSTRAINT cd_environment_checks_is_bounded CHECK ((length((checks)::text) <= 131072))
 );
 CREATE TRIGGER cd_environment_checks_touch BEFORE UPDATE ON cd_environment_checks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_checks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_checks IS
     'What an environment requires by itself: active and proposed, as in a pipeline; an empty object for nothing. A rollout pins what there is when it is created. Rows end with the environment.';
 
@@ -1261,7 +1223,6 @@ CREATE TABLE cd_environment_contacts (
     CONSTRAINT cd_environment_contacts_since_is_before CHECK ((since <= observed_at))
 );
 CREATE TRIGGER cd_environment_contacts_touch BEFORE UPDATE ON cd_environment_contacts FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_contacts FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_contacts IS
     'Whether anybody can be reached who acts in the environment, and since when.';
 
@@ -1288,7 +1249,6 @@ CREATE INDEX cd_environment_driver_bindings_by_driver ON cd_environment_driver_b
 CREATE TRIGGER cd_environment_driver_bindings_are_append_only BEFORE DELETE OR UPDATE ON cd_environment_driver_bindings FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_environment_driver_bindings_are_kept BEFORE TRUNCATE ON cd_environment_driver_bindings FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_environment_driver_bindings_controls_are_known BEFORE INSERT ON cd_environment_driver_bindings FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 2)) EXECUTE FUNCTION cd_refuse_unknown_controls();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_driver_bindings FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_config IS
     'Opaque to the tables; valid against the schema of the driver when it was written.';
 COMMENT ON COLUMN cd_environment_driver_bindings.driver_ref IS
@@ -1316,7 +1276,6 @@ CREATE TABLE cd_environment_pins (
 );
 CREATE TRIGGER cd_environment_pins_lock_controls BEFORE INSERT OR UPDATE ON cd_environment_pins FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_environment_pins_touch BEFORE UPDATE ON cd_environment_pins FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_pins FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_pins IS
     'Environments in which only people change what runs. No row, or one that is not pinned: automation may, too.';
 
@@ -1334,7 +1293,6 @@ CREATE TABLE cd_environment_protections (
     CONSTRAINT cd_environment_protections_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 );
 CREATE TRIGGER cd_environment_protections_touch BEFORE UPDATE ON cd_environment_protections FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environment_protections FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_environment_protections IS
     'No row: the environment is protected by its tier, or by its approval. cd_changes has who decided otherwise.';
 COMMENT ON COLUMN cd_environment_protections.change_control IS
@@ -1365,7 +1323,6 @@ CREATE TABLE cd_environments (
     CONSTRAINT cd_environments_tier_is_known CHECK ((tier = ANY (ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])))
 );
 CREATE TRIGGER cd_environments_touch BEFORE UPDATE ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_environments FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_environments.archived_at IS
     'Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.';
 COMMENT ON COLUMN cd_environments.onboarding_attempt IS
@@ -1399,7 +1356,6 @@ CREATE TABLE cd_feeds (
 CREATE UNIQUE INDEX cd_feeds_name_is_unique ON cd_feeds USING btree (organization_id, name) WHERE (revoked_at IS NULL);
 CREATE TRIGGER cd_feeds_token_is_immutable BEFORE UPDATE ON cd_feeds FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('organization_id', 'id', 'name', 'kind', 'digest', 'created_at');
 CREATE TRIGGER cd_feeds_touch BEFORE UPDATE ON cd_feeds FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_feeds FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_feeds IS
     'Feeds that are read by their address, without signing in. None exists before a member makes it. Rows are kept; revoked_at ends one.';
 COMMENT ON COLUMN cd_feeds.digest IS
@@ -1430,7 +1386,6 @@ CREATE TABLE cd_forge_codes (
     CONSTRAINT cd_forge_codes_permissions_are_known CHECK (((permissions >= 1) AND (permissions <= 1023)))
 );
 CREATE TRIGGER cd_forge_codes_touch BEFORE UPDATE ON cd_forge_codes FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_codes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_codes IS
     'Codes that members have made to link their account at a forge, by writing the code into a comment there. A member has one for each hook; a new one replaces it.';
 COMMENT ON COLUMN cd_forge_codes.account IS
@@ -1480,7 +1435,6 @@ CREATE INDEX cd_forge_comments_by_hook ON cd_forge_comments USING btree (organiz
 CREATE INDEX cd_forge_comments_by_pull ON cd_forge_comments USING btree (organization_id, name, number, id) WHERE (answer <> ''::text);
 CREATE INDEX cd_forge_comments_by_time ON cd_forge_comments USING btree (organization_id, received_at);
 CREATE TRIGGER cd_forge_comments_touch BEFORE UPDATE ON cd_forge_comments FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_comments FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_comments IS
     'Comments with commands that forges have reported, each once for a hook, so that a repeated one is no second command. Rows end after 30 days.';
 COMMENT ON COLUMN cd_forge_comments.answer IS
@@ -1516,7 +1470,6 @@ CREATE TABLE cd_forge_commits (
 );
 CREATE INDEX cd_forge_commits_by_commit ON cd_forge_commits USING btree (organization_id, commit_sha);
 CREATE TRIGGER cd_forge_commits_touch BEFORE UPDATE ON cd_forge_commits FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_commits FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_commits IS
     'Which version sets that were rolled out come from a commit, in organizations with hooks: a report has their checks looked at while they are being rolled out. Rows stay, as version sets do.';
 
@@ -1546,7 +1499,6 @@ CREATE TABLE cd_forge_hooks (
 );
 CREATE INDEX cd_forge_hooks_by_id ON cd_forge_hooks USING btree (id) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_forge_hooks_touch BEFORE UPDATE ON cd_forge_hooks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_hooks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_hooks IS
     'Hooks to which forges report statuses of commits. Their secrets are not stored: the registry service derives them. Rows are kept, so that reports name their hook.';
 COMMENT ON COLUMN cd_forge_hooks.check_keys IS
@@ -1587,7 +1539,6 @@ CREATE TABLE cd_forge_hosts (
     CONSTRAINT cd_forge_hosts_problem_is_bounded CHECK ((octet_length(problem) <= 4000))
 );
 CREATE TRIGGER cd_forge_hosts_touch BEFORE UPDATE ON cd_forge_hosts FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_hosts FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_hosts IS
     'Servers that statuses are sent to, as far as an organization knows them. Rows are kept: there are few.';
 COMMENT ON COLUMN cd_forge_hosts.failures IS
@@ -1623,7 +1574,6 @@ CREATE TABLE cd_forge_marks (
 CREATE INDEX cd_forge_marks_by_subject ON cd_forge_marks USING btree (organization_id, application_id, version_set_id);
 CREATE INDEX cd_forge_marks_due ON cd_forge_marks USING btree (organization_id, due_at, id);
 CREATE TRIGGER cd_forge_marks_touch BEFORE UPDATE ON cd_forge_marks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_marks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_marks IS
     'Version sets whose statuses may have changed, of applications that are published. Each cause adds a row, so that none waits for another one or for what looks at them; rows are deleted when that was done.';
 
@@ -1653,7 +1603,6 @@ CREATE TABLE cd_forge_mirrors (
     CONSTRAINT cd_forge_mirrors_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
 );
 CREATE TRIGGER cd_forge_mirrors_touch BEFORE UPDATE ON cd_forge_mirrors FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_mirrors FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_mirrors IS
     'Applications whose checks are published as statuses of commits; none is without a row. Rows end with the application.';
 COMMENT ON COLUMN cd_forge_mirrors.addresses IS
@@ -1722,7 +1671,6 @@ CREATE INDEX cd_forge_pulls_due ON cd_forge_pulls USING btree (organization_id, 
 CREATE INDEX cd_forge_pulls_sending ON cd_forge_pulls USING btree (organization_id, host) WHERE (state = 'sending'::text);
 CREATE INDEX cd_forge_pulls_settled ON cd_forge_pulls USING btree (organization_id, sent_at) WHERE (state = ANY (ARRAY['sent'::text, 'failed'::text]));
 CREATE TRIGGER cd_forge_pulls_touch BEFORE UPDATE ON cd_forge_pulls FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_pulls FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_pulls IS
     'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
 COMMENT ON COLUMN cd_forge_pulls.answers IS
@@ -1782,7 +1730,6 @@ CREATE INDEX cd_forge_reports_by_hook ON cd_forge_reports USING btree (organizat
 CREATE INDEX cd_forge_reports_by_time ON cd_forge_reports USING btree (organization_id, updated_at) WHERE (NOT counted);
 CREATE INDEX cd_forge_reports_of_hook ON cd_forge_reports USING btree (organization_id, hook_id, id);
 CREATE TRIGGER cd_forge_reports_touch BEFORE UPDATE OF phase, description, link, observed_at, sequence ON cd_forge_reports FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_reports FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_reports IS
     'The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.';
 COMMENT ON COLUMN cd_forge_reports.counted IS
@@ -1857,7 +1804,6 @@ CREATE INDEX cd_forge_statuses_open_deployments ON cd_forge_statuses USING btree
 CREATE INDEX cd_forge_statuses_sending ON cd_forge_statuses USING btree (organization_id, host) WHERE (state = 'sending'::text);
 CREATE INDEX cd_forge_statuses_settled ON cd_forge_statuses USING btree (organization_id, updated_at) WHERE ((state = ANY (ARRAY['sent'::text, 'failed'::text])) AND ((state = 'failed'::text) OR (stage = ANY (ARRAY[''::text, 'failure'::text, 'inactive'::text]))));
 CREATE TRIGGER cd_forge_statuses_touch BEFORE UPDATE ON cd_forge_statuses FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_forge_statuses FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_forge_statuses IS
     'Statuses and deployments of commits at forges, one of each name: a copy, which no decision depends on. Rows end 30 days after their last change, those of deployments not before they have ended at the forge.';
 COMMENT ON COLUMN cd_forge_statuses.application_id IS
@@ -1922,7 +1868,6 @@ CREATE INDEX cd_freezes_by_end ON cd_freezes USING btree (organization_id, ends_
 CREATE INDEX cd_freezes_in_force ON cd_freezes USING btree (organization_id, ends_at) WHERE (ended_at IS NULL);
 CREATE TRIGGER cd_freezes_lock_controls BEFORE INSERT OR UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_freezes_touch BEFORE UPDATE ON cd_freezes FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_freezes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_freezes IS
     'Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.';
 COMMENT ON COLUMN cd_freezes.application_labels IS
@@ -1955,7 +1900,6 @@ CREATE TABLE cd_gate_expiries (
 );
 CREATE INDEX cd_gate_expiries_due ON cd_gate_expiries USING btree (due_at, id) WHERE (NOT settled);
 CREATE TRIGGER cd_gate_expiries_touch BEFORE UPDATE ON cd_gate_expiries FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_gate_expiries FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_gate_expiries.asked_at IS
     'Which request: a gate that was answered and asked about again has another time.';
 
@@ -1986,7 +1930,6 @@ CREATE INDEX cd_grants_of_member ON cd_grants USING btree (organization_id, memb
 CREATE TRIGGER cd_grants_are_immutable BEFORE UPDATE ON cd_grants FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('organization_id', 'id', 'member_id', 'group_id', 'permissions', 'applications', 'environments', 'tiers', 'created_at');
 CREATE TRIGGER cd_grants_are_kept BEFORE DELETE ON cd_grants FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_grants_touch BEFORE UPDATE ON cd_grants FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_grants FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_grants IS
     'A row for each grant; revoked_at ends it. Without any, a member may do what its role allows, everywhere.';
 COMMENT ON COLUMN cd_grants.applications IS
@@ -2010,7 +1953,6 @@ CREATE TABLE cd_group_members (
 CREATE INDEX cd_group_members_of_member ON cd_group_members USING btree (organization_id, member_id) WHERE (removed_at IS NULL);
 CREATE UNIQUE INDEX cd_group_members_once ON cd_group_members USING btree (organization_id, group_id, member_id) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_group_members_touch BEFORE UPDATE ON cd_group_members FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_group_members FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_group_members IS
     'A row for each membership; removed_at ends it.';
 
@@ -2026,7 +1968,6 @@ CREATE TABLE cd_groups (
     CONSTRAINT cd_groups_name_is_given CHECK ((name <> ''::text))
 );
 CREATE TRIGGER cd_groups_touch BEFORE UPDATE ON cd_groups FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_groups FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 
 CREATE TABLE cd_handoffs (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -2061,7 +2002,6 @@ CREATE TABLE cd_handoffs (
 CREATE INDEX cd_handoffs_due ON cd_handoffs USING btree (due_at, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_handoffs_settled ON cd_handoffs USING btree (organization_id, updated_at) WHERE (state <> 'pending'::text);
 CREATE TRIGGER cd_handoffs_touch BEFORE UPDATE ON cd_handoffs FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_handoffs FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_handoffs.due_at IS
     'When it is to be tried, or, after a claim, tried again should the claimer be gone.';
 COMMENT ON COLUMN cd_handoffs.error IS
@@ -2091,7 +2031,6 @@ CREATE TABLE cd_journal_blocks (
 CREATE INDEX cd_journal_blocks_by_position ON cd_journal_blocks USING btree (organization_id, upto);
 CREATE TRIGGER cd_journal_blocks_are_append_only BEFORE DELETE OR UPDATE ON cd_journal_blocks FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_journal_blocks_are_kept BEFORE TRUNCATE ON cd_journal_blocks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_journal_blocks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_journal_blocks IS
     'Each block covers the rows of all four journals between two positions, and the block before; append-only.';
 COMMENT ON COLUMN cd_journal_blocks.above IS
@@ -2118,7 +2057,6 @@ CREATE TABLE cd_journal_checks (
     CONSTRAINT cd_journal_checks_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 );
 CREATE TRIGGER cd_journal_checks_touch BEFORE UPDATE ON cd_journal_checks FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_journal_checks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_journal_checks IS
     'How far the chain of an organization was checked by the schedule, and what was found.';
 COMMENT ON COLUMN cd_journal_checks.block IS
@@ -2141,7 +2079,6 @@ CREATE TABLE cd_legal_holds (
 );
 CREATE TRIGGER cd_legal_holds_touch BEFORE UPDATE ON cd_legal_holds FOR EACH ROW EXECUTE FUNCTION cd_touch();
 CREATE TRIGGER cd_legal_holds_wait BEFORE INSERT OR UPDATE ON cd_legal_holds FOR EACH ROW EXECUTE FUNCTION cd_wait_for_deletion();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_legal_holds FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_legal_holds IS
     'While one is in force, nothing of the organization is deleted for its age. One row for each organization that ever had one.';
 
@@ -2170,7 +2107,6 @@ CREATE UNIQUE INDEX cd_members_name_is_unique ON cd_members USING btree (organiz
 CREATE TRIGGER cd_members_are_kept BEFORE DELETE ON cd_members FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_members_forget_recipient AFTER UPDATE OF removed_at ON cd_members FOR EACH ROW WHEN (((new.removed_at IS NOT NULL) AND (old.removed_at IS NULL))) EXECUTE FUNCTION cd_forget_recipient();
 CREATE TRIGGER cd_members_touch BEFORE UPDATE ON cd_members FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_members FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_members IS
     'People and machines; id is the principal_id that journals name. Never deleted: journals speak of them.';
 COMMENT ON COLUMN cd_members.subject IS
@@ -2188,7 +2124,6 @@ CREATE TABLE cd_newest_version_sets (
     CONSTRAINT cd_newest_version_sets_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_newest_version_sets_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id)
 );
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_newest_version_sets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_newest_version_sets IS
     'The set of the newest version of every source of an application. Without a row it is the last one made.';
 
@@ -2220,7 +2155,6 @@ CREATE TABLE cd_notification_channels (
 );
 CREATE UNIQUE INDEX cd_notification_channels_name_is_unique ON cd_notification_channels USING btree (organization_id, name) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_notification_channels_touch BEFORE UPDATE ON cd_notification_channels FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_channels FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_channels IS
     'Where notifications are sent to. Rows are kept, as messages refer to them; removed_at ends one.';
 COMMENT ON COLUMN cd_notification_channels.config IS
@@ -2258,7 +2192,6 @@ CREATE TABLE cd_notification_links (
 CREATE INDEX cd_notification_links_of_gate ON cd_notification_links USING btree (organization_id, rollout_id, gate_id, member_id) WHERE (answered_at IS NULL);
 CREATE INDEX cd_notification_links_unanswered ON cd_notification_links USING btree (organization_id, request_id, member_id) WHERE (answered_at IS NULL);
 CREATE TRIGGER cd_notification_links_touch BEFORE UPDATE ON cd_notification_links FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_links FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_links IS
     'Links that were opened: who opened which, and when they answered. Rows end with their messages.';
 COMMENT ON COLUMN cd_notification_links.answered_at IS
@@ -2324,7 +2257,6 @@ CREATE INDEX cd_notification_messages_of_member ON cd_notification_messages USIN
 CREATE INDEX cd_notification_messages_of_state ON cd_notification_messages USING btree (organization_id, COALESCE(member_id, (0)::bigint), state, id);
 CREATE INDEX cd_notification_messages_waiting ON cd_notification_messages USING btree (organization_id, channel_id, COALESCE(member_id, (0)::bigint), due_at, id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_notification_messages_touch BEFORE UPDATE ON cd_notification_messages FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_messages FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_messages IS
     'Messages in channels: one of each key, such as a rollout, which is updated. Rows end 30 days after their last change.';
 COMMENT ON COLUMN cd_notification_messages.due_at IS
@@ -2369,7 +2301,6 @@ CREATE TABLE cd_notification_recipients (
     CONSTRAINT cd_notification_recipients_email_was_verified CHECK (((email = ''::text) = (verified_at IS NULL)))
 );
 CREATE TRIGGER cd_notification_recipients_touch BEFORE UPDATE ON cd_notification_recipients FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_recipients FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_recipients IS
     'Where members receive what they have subscribed to. Rows end when their member is removed.';
 COMMENT ON COLUMN cd_notification_recipients.email IS
@@ -2405,7 +2336,6 @@ CREATE TABLE cd_notification_routes (
 );
 CREATE UNIQUE INDEX cd_notification_routes_name_is_unique ON cd_notification_routes USING btree (organization_id, name) WHERE (removed_at IS NULL);
 CREATE TRIGGER cd_notification_routes_touch BEFORE UPDATE ON cd_notification_routes FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_routes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_routes IS
     'What channels are sent, and how. A channel without routes is sent what is worth it by default. Rows are kept; removed_at ends one.';
 COMMENT ON COLUMN cd_notification_routes.config IS
@@ -2445,7 +2375,6 @@ CREATE INDEX cd_notification_subscriptions_by_application ON cd_notification_sub
 CREATE UNIQUE INDEX cd_notification_subscriptions_name_is_unique ON cd_notification_subscriptions USING btree (organization_id, member_id, name);
 CREATE INDEX cd_notification_subscriptions_of_channel ON cd_notification_subscriptions USING btree (organization_id, channel_id);
 CREATE TRIGGER cd_notification_subscriptions_touch BEFORE UPDATE ON cd_notification_subscriptions FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notification_subscriptions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notification_subscriptions IS
     'What members have sent to themselves. Rows end when they are removed, with their channel, or with their member.';
 COMMENT ON COLUMN cd_notification_subscriptions.application_id IS
@@ -2493,7 +2422,6 @@ CREATE INDEX cd_notifications_by_time ON cd_notifications USING btree (organizat
 CREATE INDEX cd_notifications_that_end ON cd_notifications USING btree (organization_id, environment_id, moment, at) WHERE (moment = ANY (ARRAY['agent_offline'::text, 'drift'::text, 'check_failed'::text, 'credential_expires'::text]));
 CREATE INDEX cd_notifications_unrouted ON cd_notifications USING btree (organization_id, due_at, id) WHERE (routed_at IS NULL);
 CREATE TRIGGER cd_notifications_touch BEFORE UPDATE ON cd_notifications FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_notifications FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_notifications IS
     'Moments that are worth a notification, each once, added with what caused them while the organization has a channel. They are no record: rows end 30 days later.';
 COMMENT ON COLUMN cd_notifications.cause IS
@@ -2512,21 +2440,13 @@ CREATE TABLE cd_organizations (
     name text NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
-    suspended_at timestamp with time zone,
-    suspended_because text NOT NULL DEFAULT ''::text,
-    standing bigint NOT NULL DEFAULT 0,
     CONSTRAINT cd_organizations_pkey PRIMARY KEY (id),
     CONSTRAINT cd_organizations_name_is_unique UNIQUE (name),
-    CONSTRAINT cd_organizations_name_is_given CHECK ((name <> ''::text)),
-    CONSTRAINT cd_organizations_suspension_has_reason CHECK (((suspended_at IS NULL) OR (suspended_because <> ''::text)))
+    CONSTRAINT cd_organizations_name_is_given CHECK ((name <> ''::text))
 );
-CREATE INDEX cd_organizations_suspended ON cd_organizations USING btree (id) WHERE (suspended_at IS NOT NULL);
-CREATE INDEX cd_organizations_with_standing ON cd_organizations USING btree (id) WHERE (standing > 0);
 CREATE TRIGGER cd_organizations_touch BEFORE UPDATE ON cd_organizations FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_organizations IS
     'The owner and shard key of every other table; id is its organization_id.';
-COMMENT ON COLUMN cd_organizations.standing IS
-    'Counts suspensions and resumptions; 0 for one that never was suspended.';
 
 CREATE TABLE cd_passage_reviews (
     organization_id bigint NOT NULL,
@@ -2540,7 +2460,6 @@ CREATE TABLE cd_passage_reviews (
 );
 CREATE INDEX cd_passage_reviews_due ON cd_passage_reviews USING btree (due_at, organization_id, id);
 CREATE TRIGGER cd_passage_reviews_mark_forge AFTER INSERT ON cd_passage_reviews FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_passage_reviews FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_passage_reviews IS
     'Rollouts whose requested passages are evaluated again at a time. A row is deleted when that was done. No foreign key: adding a row must not wait for the rollout''s lock.';
 
@@ -2560,7 +2479,6 @@ CREATE TABLE cd_passage_stops (
 );
 CREATE INDEX cd_passage_stops_by_control ON cd_passage_stops USING btree (organization_id, kind, control_id);
 CREATE TRIGGER cd_passage_stops_controls_are_known BEFORE INSERT ON cd_passage_stops FOR EACH ROW WHEN (((new.kind = 'freeze'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_stops();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_passage_stops FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_passage_stops IS
     'Which requested passages wait for the end of which freeze, veto or pin. Rows end with that, or with the rollout.';
 COMMENT ON COLUMN cd_passage_stops.control_id IS
@@ -2589,7 +2507,6 @@ CREATE INDEX cd_policy_decisions_by_time ON cd_policy_decisions USING btree (org
 CREATE INDEX cd_policy_decisions_of_rollout ON cd_policy_decisions USING btree (organization_id, rollout_id, id);
 CREATE TRIGGER cd_policy_decisions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_decisions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_policy_decisions_are_kept BEFORE TRUNCATE ON cd_policy_decisions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_policy_decisions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_policy_decisions IS
     'What policies decided about rollouts, their passages and changes of controls, with what they were asked; a decision that repeats the one before it about the same gate is not added. Append-only; rows are kept as the evidence of passages, and grow with the history.';
 COMMENT ON COLUMN cd_policy_decisions.decision IS
@@ -2624,7 +2541,6 @@ CREATE TABLE cd_policy_sets (
     CONSTRAINT cd_policy_sets_version_counts CHECK ((version >= 1))
 );
 CREATE TRIGGER cd_policy_sets_touch BEFORE UPDATE ON cd_policy_sets FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_policy_sets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_policy_sets IS
     'Named sets of policies, each of the organization, of the applications with some labels, of one application or of one environment. Rows are kept: they are few, and decisions refer to them.';
 COMMENT ON COLUMN cd_policy_sets.application_labels IS
@@ -2660,7 +2576,6 @@ CREATE TABLE cd_policy_versions (
 CREATE TRIGGER cd_policy_versions_are_append_only BEFORE DELETE OR UPDATE ON cd_policy_versions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_policy_versions_are_kept BEFORE TRUNCATE ON cd_policy_versions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_policy_versions_controls_are_known BEFORE INSERT ON cd_policy_versions FOR EACH ROW WHEN (((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 3)) EXECUTE FUNCTION cd_refuse_unknown_controls();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_policy_versions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_policy_versions IS
     'The versions of policy sets; append-only. A change of the mode is a version, too. Rows are kept: decisions refer to them.';
 COMMENT ON COLUMN cd_policy_versions.mode IS
@@ -2686,7 +2601,6 @@ CREATE TABLE cd_promotion_holds (
 );
 CREATE UNIQUE INDEX cd_promotion_holds_one_in_force ON cd_promotion_holds USING btree (organization_id, application_id, environment_id) WHERE (released_at IS NULL);
 CREATE TRIGGER cd_promotion_holds_touch BEFORE UPDATE ON cd_promotion_holds FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_promotion_holds FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_promotion_holds IS
     'Where automation begins no rollouts of an application, because something was rolled back there. Rows are kept: one for each time between a rollback and the release.';
 COMMENT ON COLUMN cd_promotion_holds.released_at IS
@@ -2733,7 +2647,6 @@ CREATE INDEX cd_proposed_changes_open ON cd_proposed_changes USING btree (organi
 CREATE TRIGGER cd_proposed_changes_are_immutable BEFORE UPDATE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('organization_id', 'id', 'proposer_id', 'action', 'environments', 'input', 'before', 'after', 'expires_at', 'created_at');
 CREATE TRIGGER cd_proposed_changes_are_kept BEFORE DELETE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_proposed_changes_touch BEFORE UPDATE ON cd_proposed_changes FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_proposed_changes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_proposed_changes IS
     'A row for each change that a person has proposed. Ends when it is decided, or after a week; kept as long as cd_changes, which has what was decided.';
 COMMENT ON COLUMN cd_proposed_changes.before IS
@@ -2767,7 +2680,6 @@ CREATE INDEX cd_publications_by_rank ON cd_publications USING btree (organizatio
 CREATE INDEX cd_publications_by_tag ON cd_publications USING btree (organization_id, artifact_source_id, tag);
 CREATE INDEX cd_publications_deleted ON cd_publications USING btree (organization_id, version_id) WHERE ((tag_deleted_at IS NOT NULL) OR (image_deleted_at IS NOT NULL));
 CREATE INDEX cd_publications_unranked ON cd_publications USING btree (organization_id, artifact_source_id) WHERE (rank IS NULL);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_publications FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_publications IS
     'Under which tags the versions of a source were published, and when: what the newest version is chosen from.';
 COMMENT ON COLUMN cd_publications.alive_at IS
@@ -2829,7 +2741,6 @@ CREATE INDEX cd_queued_rollouts_by_comparison ON cd_queued_rollouts USING btree 
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_queued_rollouts FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
 COMMENT ON COLUMN cd_queued_rollouts.compares_until IS
@@ -2863,7 +2774,6 @@ CREATE TABLE cd_requests (
 CREATE INDEX cd_requests_by_age ON cd_requests USING btree (organization_id, created_at);
 CREATE TRIGGER cd_requests_question_is_immutable BEFORE UPDATE ON cd_requests FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'principal_type', 'principal_id', 'key', 'fingerprint', 'created_at');
 CREATE TRIGGER cd_requests_touch BEFORE UPDATE ON cd_requests FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_requests FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_requests.answer IS
     'What was answered, to be answered again; null while it is being carried out, and for ever if that was cut short. Empty where it is not kept: it has a token in it, or is too long.';
 COMMENT ON COLUMN cd_requests.fingerprint IS
@@ -2883,7 +2793,6 @@ CREATE TABLE cd_retention_rules (
 );
 CREATE TRIGGER cd_retention_rules_touch BEFORE UPDATE ON cd_retention_rules FOR EACH ROW EXECUTE FUNCTION cd_touch();
 CREATE TRIGGER cd_retention_rules_wait BEFORE INSERT OR UPDATE ON cd_retention_rules FOR EACH ROW EXECUTE FUNCTION cd_wait_for_deletion();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_retention_rules FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_retention_rules IS
     'How long an organization keeps settled rows of a kind; a few rows for each organization.';
 COMMENT ON COLUMN cd_retention_rules.keep_days IS
@@ -2923,7 +2832,6 @@ CREATE TABLE cd_rollout_checks (
 CREATE TRIGGER cd_rollout_checks_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_checks_are_kept BEFORE TRUNCATE ON cd_rollout_checks FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_checks_mark_forge AFTER INSERT ON cd_rollout_checks FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_rollout();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_checks FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_checks IS
     'The checks of a rollout in each of its environments, as they were pinned. Rows end with the rollout.';
 COMMENT ON COLUMN cd_rollout_checks.config IS
@@ -2956,7 +2864,6 @@ CREATE TABLE cd_rollout_closings (
 CREATE INDEX cd_rollout_closings_due ON cd_rollout_closings USING btree (due_at, id) WHERE (NOT settled);
 CREATE INDEX cd_rollout_closings_settled ON cd_rollout_closings USING btree (organization_id, updated_at) WHERE settled;
 CREATE TRIGGER cd_rollout_closings_touch BEFORE UPDATE ON cd_rollout_closings FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_closings FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_closings IS
     'Events come in any order: a rollout whose end was heard of before everything under it waits here for the rest, for a while.';
 COMMENT ON COLUMN cd_rollout_closings.reason IS
@@ -2997,7 +2904,6 @@ CREATE INDEX cd_rollout_deadlines_due ON cd_rollout_deadlines USING btree (due_a
 CREATE INDEX cd_rollout_deadlines_due_in ON cd_rollout_deadlines USING btree (organization_id, due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
 CREATE UNIQUE INDEX cd_rollout_deadlines_once ON cd_rollout_deadlines USING btree (organization_id, rollout_id, kind, gate_id) WHERE ((outcome = ''::text) OR (kind <> 'abort'::text));
 CREATE TRIGGER cd_rollout_deadlines_touch BEFORE UPDATE ON cd_rollout_deadlines FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_deadlines FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_deadlines IS
     'How long a rollout, an environment of it, or an abort that is to end it, may take. Rows are kept.';
 COMMENT ON COLUMN cd_rollout_deadlines.action IS
@@ -3046,7 +2952,6 @@ END),
 CREATE INDEX cd_rollout_environment_transitions_by_subject ON cd_rollout_environment_transitions USING btree (organization_id, rollout_environment_id, id);
 CREATE TRIGGER cd_rollout_environment_transitions_are_append_only BEFORE DELETE OR UPDATE ON cd_rollout_environment_transitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_environment_transitions_are_kept BEFORE TRUNCATE ON cd_rollout_environment_transitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_environment_transitions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_environment_transitions IS
     'Beside the two journals of the design: a rollout environment has a state, so it has a journal.';
 
@@ -3091,7 +2996,6 @@ CREATE TRIGGER cd_rollout_environments_keep_cell AFTER INSERT OR UPDATE OF state
 CREATE TRIGGER cd_rollout_environments_mark_forge AFTER INSERT OR UPDATE OF state ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_mark_forge_stop();
 CREATE TRIGGER cd_rollout_environments_pins_are_immutable BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW WHEN ((((((((((((((old.id IS DISTINCT FROM new.id) OR (old.organization_id IS DISTINCT FROM new.organization_id)) OR (old.rollout_id IS DISTINCT FROM new.rollout_id)) OR (old.environment_id IS DISTINCT FROM new.environment_id)) OR (old."position" IS DISTINCT FROM new."position")) OR (old.driver_binding_id IS DISTINCT FROM new.driver_binding_id)) OR (old.driver_digest IS DISTINCT FROM new.driver_digest)) OR (old.previous_version_set_id IS DISTINCT FROM new.previous_version_set_id)) OR (old.weights IS DISTINCT FROM new.weights)) OR (old.skips_weights IS DISTINCT FROM new.skips_weights)) OR (old.follows IS DISTINCT FROM new.follows)) OR (old.needs_health IS DISTINCT FROM new.needs_health)) OR (old.created_at IS DISTINCT FROM new.created_at))) EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'rollout_id', 'environment_id', 'position', 'driver_binding_id', 'driver_digest', 'previous_version_set_id', 'weights', 'skips_weights', 'follows', 'needs_health', 'created_at');
 CREATE TRIGGER cd_rollout_environments_touch BEFORE UPDATE ON cd_rollout_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_environments FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_rollout_environments.driver_digest IS
     'The bundle that this rollout runs here, to the byte.';
 COMMENT ON COLUMN cd_rollout_environments.follows IS
@@ -3125,7 +3029,6 @@ CREATE TABLE cd_rollout_fleets (
     CONSTRAINT cd_rollout_fleets_waves_count CHECK ((waves > 0))
 );
 CREATE TRIGGER cd_rollout_fleets_touch BEFORE UPDATE ON cd_rollout_fleets FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_fleets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_fleets IS
     'The fleet of an environment as a rollout has pinned it, and how many of its targets have ended.';
 COMMENT ON COLUMN cd_rollout_fleets.agents IS
@@ -3159,7 +3062,6 @@ CREATE TABLE cd_rollout_gates (
 );
 CREATE TRIGGER cd_rollout_gates_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_gates FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_gates_are_kept BEFORE TRUNCATE ON cd_rollout_gates FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_gates FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_rollout_gates.also IS
     'All that has to be met where that is several requirements, as a list of {group, quorum}; without a group it counts people. approver_group is (several) then, a group that nobody is in; rows of an earlier release have the first requirement there and in quorum. Null for one requirement.';
 COMMENT ON COLUMN cd_rollout_gates.approver_group IS
@@ -3191,7 +3093,6 @@ CREATE TABLE cd_rollout_places (
 );
 CREATE TRIGGER cd_rollout_places_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_places FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_places_are_kept BEFORE TRUNCATE ON cd_rollout_places FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_places FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_places IS
     'What the passage of an environment opens for a rollout; no row for rollouts of earlier releases.';
 COMMENT ON COLUMN cd_rollout_places.places IS
@@ -3213,7 +3114,6 @@ CREATE TABLE cd_rollout_policies (
 );
 CREATE TRIGGER cd_rollout_policies_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_policies FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_policies_are_kept BEFORE TRUNCATE ON cd_rollout_policies FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_policies FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_policies IS
     'The versions of the policy sets that a rollout was created with: they count until it ends, beside the latest ones. Rows end with the rollout.';
 
@@ -3239,7 +3139,6 @@ CREATE INDEX cd_rollout_previews_by_age ON cd_rollout_previews USING btree (orga
 CREATE INDEX cd_rollout_previews_of_drift ON cd_rollout_previews USING btree (organization_id, created_at) WHERE (drift_of IS NOT NULL);
 CREATE TRIGGER cd_rollout_previews_question_is_immutable BEFORE UPDATE ON cd_rollout_previews FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'created_at');
 CREATE TRIGGER cd_rollout_previews_touch BEFORE UPDATE ON cd_rollout_previews FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_previews FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_previews IS
     'What a rollout of a version set would have changed, had it been begun when this was asked. Nothing is decided by it.';
 COMMENT ON COLUMN cd_rollout_previews.drift_of IS
@@ -3262,7 +3161,6 @@ CREATE TABLE cd_rollout_skips (
 );
 CREATE TRIGGER cd_rollout_skips_are_immutable BEFORE DELETE OR UPDATE ON cd_rollout_skips FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_rollout_skips_are_kept BEFORE TRUNCATE ON cd_rollout_skips FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_skips FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_skips IS
     'Environments of its pipeline that a rollback does not go to: it has no rollout environment there.';
 COMMENT ON COLUMN cd_rollout_skips.cause IS
@@ -3300,7 +3198,6 @@ END * '1000000000000000'::bigint) + agent_id)) STORED,
 CREATE INDEX cd_rollout_targets_by_place ON cd_rollout_targets USING btree (organization_id, rollout_environment_id, place);
 CREATE INDEX cd_rollout_targets_by_wave ON cd_rollout_targets USING btree (organization_id, rollout_environment_id, wave, place);
 CREATE TRIGGER cd_rollout_targets_touch BEFORE UPDATE ON cd_rollout_targets FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_targets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_targets IS
     'The targets of a rollout to a fleet: the agents that had the labels when it was created.';
 COMMENT ON COLUMN cd_rollout_targets.attempt IS
@@ -3366,7 +3263,6 @@ CREATE TRIGGER cd_rollout_transitions_bypasses_are_known BEFORE INSERT ON cd_rol
 CREATE TRIGGER cd_rollout_transitions_controls_are_known BEFORE INSERT ON cd_rollout_transitions FOR EACH ROW WHEN (((new.event = 'pass_gate'::text) AND ((COALESCE(NULLIF(current_setting('lockstep.controls'::text, true), ''::text), '0'::text))::integer < 4))) EXECUTE FUNCTION cd_refuse_unknown_controls();
 CREATE TRIGGER cd_rollout_transitions_keep_asked AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = 'request_approval'::text)) EXECUTE FUNCTION cd_keep_asked();
 CREATE TRIGGER cd_rollout_transitions_run_deadlines AFTER INSERT ON cd_rollout_transitions FOR EACH ROW WHEN ((new.event = ANY (ARRAY['pass_gate'::text, 'retry'::text, 'resume'::text, 'approve'::text, 'expire'::text, 'break_glass'::text, 'bypass_freeze'::text]))) EXECUTE FUNCTION cd_run_deadlines();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_transitions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_rollout_transitions.breach IS
     'The rollout failed because it advanced beyond a passage that was not granted.';
 COMMENT ON COLUMN cd_rollout_transitions.conditions IS
@@ -3396,7 +3292,6 @@ CREATE TABLE cd_rollout_waves (
     CONSTRAINT cd_rollout_waves_wave_counts CHECK ((wave > 0))
 );
 CREATE TRIGGER cd_rollout_waves_touch BEFORE UPDATE ON cd_rollout_waves FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollout_waves FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_rollout_waves IS
     'The waves of a rollout to a fleet.';
 COMMENT ON COLUMN cd_rollout_waves.attempt IS
@@ -3451,7 +3346,6 @@ CREATE TRIGGER cd_rollouts_ended_is_final BEFORE UPDATE ON cd_rollouts FOR EACH 
 CREATE TRIGGER cd_rollouts_mark_forge AFTER UPDATE OF state ON cd_rollouts FOR EACH ROW WHEN (((new.state IS DISTINCT FROM old.state) AND (new.state = ANY (ARRAY['completed'::text, 'failed'::text, 'cancelled'::text])))) EXECUTE FUNCTION cd_mark_forge_end();
 CREATE TRIGGER cd_rollouts_pins_are_immutable BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('id', 'organization_id', 'application_id', 'version_set_id', 'flow_definition_id', 'rollback_of', 'passages', 'strategy', 'strategy_reason', 'inputs', 'created_at');
 CREATE TRIGGER cd_rollouts_touch BEFORE UPDATE ON cd_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_rollouts FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_rollouts.asked IS
     'Its journal has a request for an approval, answered or not.';
 COMMENT ON COLUMN cd_rollouts.inputs IS
@@ -3489,7 +3383,6 @@ CREATE TABLE cd_service_environment_healths (
 CREATE TRIGGER cd_service_environment_healths_begin_worst AFTER INSERT ON cd_service_environment_healths FOR EACH ROW EXECUTE FUNCTION cd_keep_worst_health();
 CREATE TRIGGER cd_service_environment_healths_keep_worst AFTER UPDATE OF health ON cd_service_environment_healths FOR EACH ROW WHEN ((old.health <> new.health)) EXECUTE FUNCTION cd_keep_worst_health();
 CREATE TRIGGER cd_service_environment_healths_touch BEFORE UPDATE ON cd_service_environment_healths FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_service_environment_healths FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_service_environment_healths.since IS
     'The first observation in a row with this health: what the clock of a policy counts from.';
 
@@ -3509,7 +3402,6 @@ CREATE TABLE cd_services (
     CONSTRAINT cd_services_name_is_given CHECK ((name <> ''::text))
 );
 CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_touch();
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_services FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON COLUMN cd_services.retired_at IS
     'Since when it is in no new version set, and no new rollout deploys it; null while it is in service.';
 
@@ -3528,7 +3420,6 @@ CREATE TABLE cd_trigger_keys (
     CONSTRAINT cd_trigger_keys_are_bounded CHECK (((octet_length(type_key) <= 300) AND (octet_length(detail_key) <= 1000)))
 );
 CREATE INDEX cd_trigger_keys_of_trigger ON cd_trigger_keys USING btree (organization_id, trigger_id);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_trigger_keys FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_trigger_keys_touch BEFORE UPDATE ON cd_trigger_keys FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_trigger_keys IS
     'What an event has to have for a trigger of kind event that is switched on to match it. Kept with the trigger, by the database: replicas of any release do.';
@@ -3572,7 +3463,6 @@ CREATE INDEX cd_trigger_signals_of_rollout ON cd_trigger_signals USING btree (or
 CREATE INDEX cd_trigger_signals_of_trigger ON cd_trigger_signals USING btree (organization_id, trigger_id, id);
 CREATE INDEX cd_trigger_signals_pending ON cd_trigger_signals USING btree (organization_id, trigger_id, id) WHERE (state = 'pending'::text);
 CREATE INDEX cd_trigger_signals_queued ON cd_trigger_signals USING btree (organization_id, trigger_id) WHERE (outcome = 'queued'::text);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_trigger_signals FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_trigger_signals_touch BEFORE UPDATE ON cd_trigger_signals FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_trigger_signals IS
     'What triggers have to decide about, and what they decided: each cause once. Rows end 90 days after the decision, but for the latest of each trigger.';
@@ -3616,7 +3506,6 @@ CREATE TABLE cd_triggers (
 CREATE UNIQUE INDEX cd_triggers_name_is_unique ON cd_triggers USING btree (organization_id, application_id, name) WHERE (removed_at IS NULL);
 CREATE INDEX cd_triggers_of_kind ON cd_triggers USING btree (organization_id, kind, application_id) WHERE ((removed_at IS NULL) AND enabled);
 CREATE UNIQUE INDEX cd_triggers_one_is_manual ON cd_triggers USING btree (organization_id, application_id) WHERE ((removed_at IS NULL) AND (kind = 'manual'::text));
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_triggers FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_triggers_key AFTER INSERT OR UPDATE ON cd_triggers FOR EACH ROW EXECUTE FUNCTION cd_key_trigger();
 CREATE TRIGGER cd_triggers_touch BEFORE UPDATE ON cd_triggers FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_triggers IS
@@ -3643,7 +3532,6 @@ CREATE TABLE cd_version_changes (
     CONSTRAINT cd_version_changes_messages_are_bounded CHECK ((octet_length(messages) <= 262144)),
     CONSTRAINT cd_version_changes_since_is_a_commit CHECK (((since <> ''::text) AND (octet_length(since) <= 64)))
 );
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_changes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_version_changes_touch BEFORE UPDATE ON cd_version_changes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_version_changes IS
     'What a version that is a commit changes; no row for an image, and where that is not known. A row never changes, and is kept with its version.';
@@ -3672,7 +3560,6 @@ CREATE TABLE cd_version_components (
     CONSTRAINT cd_version_components_version_is_bounded CHECK ((octet_length(version) <= 500))
 );
 CREATE INDEX cd_version_components_by_name ON cd_version_components USING btree (organization_id, name, version_id);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_components FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 COMMENT ON TABLE cd_version_components IS
     'What versions consist of, by their present SBOM: an index of the latest report, replaced with it. Rows end with the version.';
 
@@ -3692,7 +3579,6 @@ CREATE TABLE cd_version_lookups (
     CONSTRAINT cd_version_lookups_problem_is_bounded CHECK ((octet_length(problem) <= 1000))
 );
 CREATE INDEX cd_version_lookups_due ON cd_version_lookups USING btree (organization_id, due_at) WHERE (due_at IS NOT NULL);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_lookups FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_version_lookups_touch BEFORE UPDATE ON cd_version_lookups FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_version_lookups IS
     'When the signatures and attestations of versions that are images are looked up next. A row for each version; rows are kept with it.';
@@ -3723,7 +3609,6 @@ END) STORED,
 );
 CREATE INDEX cd_version_reports_by_revision ON cd_version_reports USING btree (organization_id, revision) WHERE (revision IS NOT NULL);
 CREATE INDEX cd_version_reports_by_version ON cd_version_reports USING btree (organization_id, version_id, id DESC);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_reports FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_version_reports_are_append_only BEFORE DELETE OR UPDATE ON cd_version_reports FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_version_reports_are_kept BEFORE TRUNCATE ON cd_version_reports FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_version_reports IS
@@ -3750,7 +3635,6 @@ CREATE TABLE cd_version_set_entries (
     CONSTRAINT cd_version_set_entries_version_set FOREIGN KEY (organization_id, version_set_id) REFERENCES cd_version_sets(organization_id, id)
 );
 CREATE INDEX cd_version_set_entries_by_version ON cd_version_set_entries USING btree (organization_id, version_id);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_set_entries FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_version_set_entries_are_immutable BEFORE DELETE OR UPDATE ON cd_version_set_entries FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_version_set_entries_are_kept BEFORE TRUNCATE ON cd_version_set_entries FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE CONSTRAINT TRIGGER cd_version_set_entries_is_whole AFTER INSERT ON cd_version_set_entries DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION cd_version_set_is_whole();
@@ -3776,7 +3660,6 @@ CREATE TABLE cd_version_sets (
     CONSTRAINT cd_version_sets_name_is_given CHECK ((name <> ''::text)),
     CONSTRAINT cd_version_sets_traceparent_is_given CHECK ((traceparent <> ''::text))
 );
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_version_sets FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_version_sets_are_immutable BEFORE DELETE OR UPDATE ON cd_version_sets FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_version_sets_are_kept BEFORE TRUNCATE ON cd_version_sets FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE CONSTRAINT TRIGGER cd_version_sets_is_whole AFTER INSERT ON cd_version_sets DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION cd_version_set_is_whole();
@@ -3810,7 +3693,6 @@ CREATE TABLE cd_versions (
 );
 CREATE INDEX cd_versions_by_age ON cd_versions USING btree (organization_id, artifact_source_id, published_at DESC, id DESC);
 CREATE INDEX cd_versions_by_digest ON cd_versions USING btree (organization_id, digest);
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_versions FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_versions_are_immutable BEFORE DELETE OR UPDATE ON cd_versions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_versions_are_kept BEFORE TRUNCATE ON cd_versions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_versions_record_publication AFTER INSERT ON cd_versions FOR EACH ROW EXECUTE FUNCTION cd_record_publication();
@@ -3841,7 +3723,6 @@ CREATE TABLE cd_vetoes (
 );
 CREATE UNIQUE INDEX cd_vetoes_of_version ON cd_vetoes USING btree (organization_id, version_id) WHERE ((lifted_at IS NULL) AND (version_id IS NOT NULL));
 CREATE UNIQUE INDEX cd_vetoes_of_version_set ON cd_vetoes USING btree (organization_id, version_set_id) WHERE ((lifted_at IS NULL) AND (version_set_id IS NOT NULL));
-CREATE TRIGGER cd_suspended BEFORE INSERT OR DELETE OR UPDATE ON cd_vetoes FOR EACH STATEMENT WHEN ((current_setting('lockstep.standing'::text, true) IS DISTINCT FROM current_setting('lockstep.organization'::text, true))) EXECUTE FUNCTION cd_refuse_suspended();
 CREATE TRIGGER cd_vetoes_lock_controls BEFORE INSERT OR UPDATE ON cd_vetoes FOR EACH ROW EXECUTE FUNCTION cd_lock_controls();
 CREATE TRIGGER cd_vetoes_touch BEFORE UPDATE ON cd_vetoes FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_vetoes IS
@@ -4688,26 +4569,6 @@ END $function$;
 COMMENT ON FUNCTION cd_list_drift IS
     'Replicas of before store no list: the words change without it.';
 
-CREATE OR REPLACE FUNCTION cd_listed_organizations(above bigint, below bigint, falling boolean, most integer)
- RETURNS TABLE(id bigint, name text, created_at timestamp with time zone, suspended_at timestamp with time zone, suspended_because text)
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path FROM CURRENT
-AS $function$
-BEGIN
-    PERFORM set_config('lockstep.across', 'on', true);
-    IF falling THEN
-        RETURN QUERY SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_because FROM cd_organizations o
-            WHERE o.id > above AND o.id < below ORDER BY o.id DESC LIMIT most;
-    ELSE
-        RETURN QUERY SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_because FROM cd_organizations o
-            WHERE o.id > above AND o.id < below ORDER BY o.id LIMIT most;
-    END IF;
-    PERFORM set_config('lockstep.across', '', true);
-END $function$;
-COMMENT ON FUNCTION cd_listed_organizations IS
-    'For the operators of the installation: which organizations exist, and whether they are suspended.';
-
 CREATE OR REPLACE FUNCTION cd_load(OUT handoffs_due bigint, OUT handoffs_oldest_seconds double precision, OUT gates_waiting bigint, OUT gates_oldest_seconds double precision)
  RETURNS record
  LANGUAGE plpgsql
@@ -4717,8 +4578,7 @@ AS $function$
 BEGIN
     PERFORM set_config('lockstep.across', 'on', true);
     SELECT count(*), COALESCE(extract(epoch FROM clock_timestamp() - min(h.created_at)), 0) INTO handoffs_due, handoffs_oldest_seconds
-    FROM cd_handoffs h WHERE h.state = 'pending'
-      AND NOT EXISTS (SELECT FROM cd_organizations o WHERE o.id = h.organization_id AND o.suspended_at IS NOT NULL);
+    FROM cd_handoffs h WHERE h.state = 'pending';
     -- A gate is asked for once more after a retry: its latest request counts.
     SELECT count(*), COALESCE(extract(epoch FROM clock_timestamp() - min(asked.created_at)), 0) INTO gates_waiting, gates_oldest_seconds
     FROM cd_rollouts r
@@ -4728,7 +4588,6 @@ BEGIN
     ) asked
     LEFT JOIN cd_rollout_gates g ON g.organization_id = r.organization_id AND g.rollout_id = r.id AND g.gate_id = asked.gate_id
     WHERE r.state IN ('pending', 'in_progress', 'paused')
-      AND NOT EXISTS (SELECT FROM cd_organizations o WHERE o.id = r.organization_id AND o.suspended_at IS NOT NULL)
       AND NOT EXISTS (
           SELECT FROM cd_rollout_transitions a
           WHERE a.organization_id = r.organization_id AND a.rollout_id = r.id AND a.id > asked.id
@@ -4852,22 +4711,6 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 COMMENT ON FUNCTION cd_organizations_of_identity IS
-    'A person may belong to several organizations, and chooses one at sign-in.';
-
-CREATE OR REPLACE FUNCTION cd_organizations_of_person(of_issuer text, of_subject text)
- RETURNS TABLE(id bigint, name text, created_at timestamp with time zone, suspended_at timestamp with time zone, suspended_because text)
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path FROM CURRENT
-AS $function$
-BEGIN
-    PERFORM set_config('lockstep.across', 'on', true);
-    RETURN QUERY SELECT o.id, o.name, o.created_at, o.suspended_at, o.suspended_because
-        FROM cd_members m JOIN cd_organizations o ON o.id = m.organization_id
-        WHERE m.issuer = of_issuer AND m.subject = of_subject AND m.removed_at IS NULL ORDER BY o.id;
-    PERFORM set_config('lockstep.across', '', true);
-END $function$;
-COMMENT ON FUNCTION cd_organizations_of_person IS
     'A person may belong to several organizations, and chooses one at sign-in.';
 
 CREATE OR REPLACE FUNCTION cd_organizations_stopped_by(stopping text)
@@ -5175,20 +5018,6 @@ END $function$;
 COMMENT ON FUNCTION cd_organizations_with_source IS
     'An artifact belongs to everybody who points at it.';
 
-CREATE OR REPLACE FUNCTION cd_organizations_with_standing(behind bigint, most integer)
- RETURNS SETOF bigint
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path FROM CURRENT
-AS $function$
-BEGIN
-    PERFORM set_config('lockstep.across', 'on', true);
-    RETURN QUERY SELECT o.id FROM cd_organizations o WHERE o.id > behind AND o.standing > 0 ORDER BY o.id LIMIT most;
-    PERFORM set_config('lockstep.across', '', true);
-END $function$;
-COMMENT ON FUNCTION cd_organizations_with_standing IS
-    'Those that were ever suspended: their standing is announced again from time to time.';
-
 CREATE OR REPLACE FUNCTION cd_organizations_with_token(token_digest bytea)
  RETURNS SETOF bigint
  LANGUAGE plpgsql
@@ -5373,33 +5202,6 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_last_statuses IS
     'A status may be deleted once its reporter has reported 20 later ones.';
-
-CREATE OR REPLACE FUNCTION cd_refuse_suspended()
- RETURNS trigger
- LANGUAGE plpgsql
- SET search_path FROM CURRENT
-AS $function$
-DECLARE
-    entered CONSTANT bigint := NULLIF(current_setting('lockstep.organization', true), '')::bigint;
-    o       record;
-BEGIN
-    IF entered IS NULL OR entered = 0 THEN
-        RETURN NULL;
-    END IF;
-    PERFORM pg_advisory_xact_lock_shared(cd_standing_key(entered));
-    -- A statement of its own, whose snapshot is newer than the lock.
-    SELECT name, suspended_at, suspended_because INTO o FROM cd_organizations WHERE id = entered;
-    IF o.suspended_at IS NOT NULL THEN
-        -- The class of the code is that of what passes: an earlier release tries again.
-        RAISE EXCEPTION 'organization "%" is suspended since %: %', o.name, to_char(o.suspended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'),
-            o.suspended_because
-            USING ERRCODE = 'lock_not_available', TABLE = TG_TABLE_NAME, CONSTRAINT = 'cd_organization_is_suspended';
-    END IF;
-    PERFORM set_config('lockstep.standing', entered::text, true); -- once in each transaction
-    RETURN NULL;
-END $function$;
-COMMENT ON FUNCTION cd_refuse_suspended IS
-    'Nothing of a suspended organization changes, except by those who say lockstep.standing themselves.';
 
 CREATE OR REPLACE FUNCTION cd_refuse_unknown_controls()
  RETURNS trigger
@@ -5685,31 +5487,6 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_sources_after IS
     'One service looks at the sources of all organizations; it learns nothing else about them.';
-
-CREATE OR REPLACE FUNCTION cd_standing_key(organization bigint)
- RETURNS bigint
- LANGUAGE sql
- STABLE
- SET search_path FROM CURRENT
-AS $function$
-    SELECT hashtextextended('lockstep/standing/' || current_schema() || '/' || organization, 0)
-$function$;
-COMMENT ON FUNCTION cd_standing_key IS
-    'Transactions that write share this lock; one that suspends has it alone, and so waits for those before it.';
-
-CREATE OR REPLACE FUNCTION cd_suspended_organizations()
- RETURNS SETOF bigint
- LANGUAGE plpgsql
- STABLE SECURITY DEFINER
- SET search_path FROM CURRENT
-AS $function$
-BEGIN
-    PERFORM set_config('lockstep.across', 'on', true);
-    RETURN QUERY SELECT o.id FROM cd_organizations o WHERE o.suspended_at IS NOT NULL;
-    PERFORM set_config('lockstep.across', '', true);
-END $function$;
-COMMENT ON FUNCTION cd_suspended_organizations IS
-    'Loops leave these out.';
 
 CREATE OR REPLACE FUNCTION cd_tag_of(name text, digest text)
  RETURNS text
