@@ -1,8 +1,10 @@
 package sealing
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/url"
@@ -28,11 +30,43 @@ type Proof struct {
 	Certificate Certificate `json:"certificate,omitzero"`
 	// GitHubApp makes the value the private key of a GitHub App, for an installation of which tokens are issued.
 	GitHubApp GitHubApp `json:"github_app,omitzero"`
+	// unread is the proof as it came if this version of ours cannot read all of it; nothing else is set then.
+	unread json.RawMessage
+}
+
+// Known reports whether all of the proof could be read. One that a later version has made is no credential that is sent itself: its value is
+// not used, and it is passed on as it came.
+func (p Proof) Known() bool { return p.unread == nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Proof) UnmarshalJSON(raw []byte) error {
+	type members Proof
+	var known members
+	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&known); err != nil {
+		known = members{unread: bytes.Clone(raw)}
+	}
+	*p = Proof(known)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p Proof) MarshalJSON() ([]byte, error) {
+	if p.unread != nil {
+		return p.unread, nil
+	}
+	type members Proof
+	encoded, err := json.Marshal(members(p))
+	if err != nil {
+		return nil, fmt.Errorf("encode a proof: %w", err)
+	}
+	return encoded, nil
 }
 
 // IsZero reports whether the value itself is sent.
 func (p Proof) IsZero() bool {
-	return p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{}
+	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{}
 }
 
 // OAuth2 is a client of a server that issues tokens.

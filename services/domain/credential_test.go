@@ -146,6 +146,29 @@ func TestCredentialsAreSealedAnew(t *testing.T) {
 	}
 }
 
+// D56: a credential that a later version has made is not rotated by this one, which would lose what it is, and is announced as it is.
+func TestACredentialOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	k.create(user(), "api", "canary")
+	const proof = `{"later":{"key":"x"}}`
+	_, err := k.pool.Exec(t.Context(), `UPDATE cd_credentials SET proof = $1 WHERE name = 'api'`, proof)
+	k.ok(err)
+	_, err = k.credentials.Rotate(t.Context(), user(), "api", credential.NewValue{Value: "another"})
+	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "later version") {
+		t.Errorf("found %v; want that it was made by a later version", err)
+	}
+	k.ok(k.credentials.Announce(t.Context()))
+	if e, _ := k.announced(org, "api"); string(e.Proof) != proof || e.Version != 1 || e.Sealed == nil {
+		t.Errorf("found %+v; want it as it is", e)
+	}
+	_, err = k.credentials.Revoke(t.Context(), user(), "api", "")
+	k.ok(err)
+	if e, _ := k.announced(org, "api"); !e.Revoked || e.Sealed != nil {
+		t.Errorf("found %+v; want it revoked", e)
+	}
+}
+
 // D56: only those who may configure everywhere make credentials, and each row of the journal has its author.
 func TestWhoMakesCredentials(t *testing.T) {
 	t.Parallel()

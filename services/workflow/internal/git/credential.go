@@ -197,6 +197,10 @@ func (c credentials) with(ctx context.Context, found *Credential, repository *ur
 		}
 		activity.Conceal(ctx, password)
 	}
+	// A reference may be to a key, and a service of before the Apps has lost that it is one.
+	if strings.ContainsAny(password, "\r\n\x00") {
+		return nil, fault.New(fault.Unauthenticated, "the credential for %s has a line break or a zero byte, which no password has", found.URLPrefix)
+	}
 	mayGo(ctx, found.URLPrefix)
 	activity.Conceal(ctx, user+":"+password) // as basic authentication sends it
 	return &githttp.BasicAuth{Username: user, Password: password}, nil

@@ -376,7 +376,7 @@ func (s *Store) CredentialsOfKind(ctx context.Context, organization int64, kind 
 
 func credentialOf(row query.CredentialsOfKindRow) credential.Credential {
 	var proof sealing.Proof
-	_ = json.Unmarshal(row.Proof, &proof) // a value that was sealed for another proof does not open
+	_ = json.Unmarshal(row.Proof, &proof) // which fails for what is no JSON only, and a column has none
 	return credential.Credential{
 		Terms: sealing.Terms{
 			Organization: row.Organization, Name: row.Name, Version: int(row.Version), Kind: sealing.Kind(row.Kind), URLPrefixes: row.UrlPrefixes,

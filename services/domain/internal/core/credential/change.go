@@ -84,6 +84,9 @@ func (u *UseCases) Rotate(ctx context.Context, a core.Actor, name string, n NewV
 		if err != nil {
 			return err
 		}
+		if !before.Proof.Known() {
+			return fault.New(fault.Refused, "credential %q was made by a later version of Lockstep; rotate it once all replicas of the domain service are of that version", name)
+		}
 		if err := u.check(before.Terms, n); err != nil { // what a value has to be depends on what it is bound to
 			return err
 		}

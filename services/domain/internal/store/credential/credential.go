@@ -41,7 +41,7 @@ func (r Reads) Credentials(ctx context.Context, organization int64) ([]credentia
 
 func of(r query.Credential) credential.Credential {
 	var proof sealing.Proof
-	_ = json.Unmarshal(r.Proof, &proof) // a value that was sealed for another proof does not open
+	_ = json.Unmarshal(r.Proof, &proof) // which fails for what is no JSON only, and a column has none
 	return credential.Credential{
 		ID: r.ID, Terms: sealing.Terms{
 			Organization: r.OrganizationID, Name: r.Name, Version: int(r.Version), Kind: sealing.Kind(r.Kind), URLPrefixes: r.UrlPrefixes,

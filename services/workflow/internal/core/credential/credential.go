@@ -105,6 +105,10 @@ func (b *Book) Value(ctx context.Context, c Credential) (string, error) {
 		}
 		c = *now
 	}
+	if !c.Proof.Known() { // another replica may know it, or this one after its upgrade
+		return "", fault.New(fault.Unavailable, "the credential %q was made by a later version of Lockstep; expected all replicas of the workflow service "+
+			"to be of that version", c.Name)
+	}
 	var value string
 	var err error
 	switch {

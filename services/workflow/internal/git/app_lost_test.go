@@ -1,0 +1,39 @@
+package git
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
+)
+
+// D56: where a service of before has lost that a credential is an App, its key is not sent as a password; neither is the value of a proof
+// that a later version has made.
+func TestAKeyWhoseTermsAreLostIsNotSent(t *testing.T) {
+	t.Parallel()
+	for _, forge := range []string{"", GitHub} {
+		t.Run("forge "+forge, func(t *testing.T) {
+			t.Parallel()
+			g := newGitHubApp(t, forge)
+			g.add(t, "main", map[string]string{"staging/api.yaml": "old\n"})
+			g.set(func() { g.own.Proof = sealing.Proof{} })
+			g.fails(fault.Unauthenticated, "has a line break")
+			g.set(func() { g.value = "ends-too-late\x00" })
+			g.fails(fault.Unauthenticated, "has a line break or a zero byte")
+
+			for _, later := range []string{`{"later":{"key":"x"}}`, `{"github_app":{"app_id":"Iv23canary","installation_id":"42","later":"x"}}`, `{"github_app":"x"}`} {
+				var proof sealing.Proof
+				if err := json.Unmarshal([]byte(later), &proof); err != nil {
+					t.Fatal(err)
+				}
+				g.set(func() { g.own.Proof, g.value = proof, "canary" })
+				g.fails(fault.Unavailable, "was made by a later version")
+			}
+			if len(g.logins) > 0 || g.count > 0 {
+				t.Errorf("found logins of %v, and %d tokens; want none", g.logins, g.count)
+			}
+			g.noStrays()
+		})
+	}
+}
