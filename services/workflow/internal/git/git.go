@@ -59,7 +59,7 @@ type Forge struct {
 	budget *gitfetch.Budget
 	clock  clock.Clock
 	log    *slog.Logger
-	// writers is locked for each branch; between processes only the compare-and-swap of the push decides.
+	// writers is locked for each branch and organization; between processes only the compare-and-swap of the push decides.
 	writers keylock.Locks
 }
 
@@ -180,7 +180,7 @@ func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, e
 	}
 	// Without the queue the branches of one rollout would make each other's pushes fail, and pay for each with a new
 	// fetch.
-	release, err := f.writers.Lock(ctx, c.RepoURL+" "+c.Branch)
+	release, err := f.writer(ctx, c, c.Branch)
 	if err != nil {
 		return "", fault.Because(err, fault.Unavailable, "waited for other commits to %s of %s", c.Branch, c.RepoURL)
 	}
@@ -201,6 +201,12 @@ func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, e
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// writer waits for the other writers of an organization to a branch. Those of another organization do not wait for it: its servers may take
+// long to answer.
+func (f *Forge) writer(ctx context.Context, c activity.CommitRequest, branch string) (release func(), err error) {
+	return f.writers.Lock(ctx, fmt.Sprintf("%d %s %s", c.Organization, c.RepoURL, branch)) //nolint:wrapcheck // the callers say what for
 }
 
 // How often and how fast a commit is repeated after another one was faster. A process that pauses loses to one that does not, so the

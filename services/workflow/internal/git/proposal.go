@@ -75,7 +75,7 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	if strings.HasPrefix(strings.ToLower(strings.TrimPrefix(c.Branch, "refs/heads/")), activity.ProposalPrefix) {
 		return found, invalid("branch", "found %q, where proposals are made; expected the branch to merge into", c.Branch)
 	}
-	release, err := f.writers.Lock(ctx, c.RepoURL+" "+p.Branch)
+	release, err := f.writer(ctx, c, p.Branch)
 	if err != nil {
 		return found, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
 	}
