@@ -32,6 +32,8 @@ const (
 	signedBefore, signedFor = time.Minute, 8 * time.Minute
 	// issuedWithin is how long GitHub may take to issue a token.
 	issuedWithin = 30 * time.Second
+	// settlesWithin is how long a token may not be known to all of its servers.
+	settlesWithin = 10 * time.Second
 	// answerMost is how many bytes its answer may have: it lists the repository with all that is to say of it.
 	answerMost = 256 << 10
 	// tokenMost is how many bytes a token may have.
@@ -72,7 +74,7 @@ func (a *apps) token(ctx context.Context, c *Credential, key string, repository 
 	if err != nil {
 		return "", err
 	}
-	uses(ctx, used{again, func() { a.issued.Forget(of, value) }})
+	uses(ctx, used{again, a.issued.Younger(of, value, settlesWithin), func() { a.issued.Forget(of, value) }})
 	return value, nil
 }
 

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -20,7 +21,9 @@ type places struct {
 
 // used is a token that was issued: again if it was so for an earlier operation.
 type used struct {
-	again  bool
+	again bool
+	// young is set if it was issued so short a time ago that a server may not know it yet: GitHub's do not for some seconds.
+	young  bool
 	forget func()
 }
 
@@ -43,6 +46,12 @@ func uses(ctx context.Context, one used) {
 	if p, ok := ctx.Value(placesKey{}).(*places); ok {
 		p.used = append(p.used, one)
 	}
+}
+
+// settling reports whether a server may not know a token of an operation yet.
+func settling(ctx context.Context) bool {
+	p, _ := ctx.Value(placesKey{}).(*places)
+	return slices.ContainsFunc(p.used, func(one used) bool { return one.young })
 }
 
 // renewed drops the tokens of an operation that a server has not accepted, and reports whether others may be: one was issued for an earlier

@@ -234,7 +234,7 @@ func (f *Forge) Comment(ctx context.Context, r activity.CommentRequest) (report 
 	if r.Marker == "" || strings.Contains(r.Marker, "\n") {
 		return report, invalid("marker", "found %q, expected one line", r.Marker)
 	}
-	release, err := f.writers.Lock(ctx, fmt.Sprintf("%s comment %d", r.RepoURL, r.Number))
+	release, err := f.writers.Lock(ctx, fmt.Sprintf("%d %s comment %d", r.Organization, r.RepoURL, r.Number))
 	if err != nil {
 		return report, fault.Because(err, fault.Unavailable, "waited for another comment on pull request %d of %s", r.Number, r.RepoURL)
 	}

@@ -128,18 +128,30 @@ func signature(s object.Signature) activity.Signature {
 	return activity.Signature{Name: s.Name, Email: s.Email, At: s.When.UTC()}
 }
 
-// within runs an operation within a share of the memory for fetches. It may run twice, so that it has to begin anew each time: also if a
-// server does not accept a token any more that was issued for an earlier operation.
+// How long an operation waits for a server to know a token that was just issued: twice as long each time.
+const firstSettling, longestSettling = time.Second, 4 * time.Second
+
+// within runs an operation within a share of the memory for fetches. It may run several times, so that it has to begin anew each time: also
+// if a server does not accept a token any more that was issued for an earlier operation, or not yet.
 func (f *Forge) within(
 	ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error,
 ) error {
 	attempt := withPlaces(ctx)
 	err := f.budget.Do(attempt, organization, operate)
-	if fault.Is(err, fault.Unauthenticated) && renewed(attempt) {
-		attempt = withPlaces(ctx)
-		if err = f.budget.Do(attempt, organization, operate); fault.Is(err, fault.Unauthenticated) {
-			renewed(attempt)
+	for again, pause := true, firstSettling; fault.Is(err, fault.Unauthenticated); {
+		switch {
+		case settling(attempt) && pause <= longestSettling:
+			if clock.Sleep(ctx, f.clock, pause) != nil {
+				return fault.Because(err, fault.Unavailable, "%s does not accept a token yet that was just issued", repoURL)
+			}
+			pause *= 2
+		case renewed(attempt) && again:
+			again = false
+		default:
+			return err
 		}
+		attempt = withPlaces(ctx)
+		err = f.budget.Do(attempt, organization, operate)
 	}
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)

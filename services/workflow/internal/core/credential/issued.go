@@ -54,6 +54,8 @@ type kept struct {
 	// of is the digest of the secret that it was issued for, and of its terms: another secret takes effect with the next use.
 	of  [sha256.Size]byte
 	end time.Time
+	// issued is when it was.
+	issued time.Time
 	// number is the how many-th it was.
 	number uint64
 }
@@ -80,7 +82,8 @@ func (i *Issued) Of(
 		return "", false, err
 	}
 	if issued.Good > tokenMargin {
-		i.keep(of, kept{value: issued.Value, of: digest, end: i.clock.Now().Add(min(issued.Good-tokenMargin, tokenAtMost))})
+		now := i.clock.Now()
+		i.keep(of, kept{value: issued.Value, of: digest, issued: now, end: now.Add(min(issued.Good-tokenMargin, tokenAtMost))})
 	}
 	return issued.Value, false, nil
 }
@@ -99,6 +102,14 @@ func (i *Issued) keep(of Holder, one kept) {
 	i.count++
 	one.number = i.count
 	i.kept[of] = one
+}
+
+// Younger reports whether a token is kept that was issued less than a time ago.
+func (i *Issued) Younger(of Holder, value string, than time.Duration) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.kept[of]
+	return known.value == value && i.clock.Now().Sub(known.issued) < than
 }
 
 // Forget drops a token that a server does not accept.
