@@ -65,9 +65,8 @@ func (c Credential) app() sealing.GitHubApp {
 
 // token is one for a repository. It is good for no other one of the installation.
 func (a *apps) token(ctx context.Context, c *Credential, key string, repository *url.URL) (string, error) {
-	of := credential.Holder{
-		Organization: c.own.Organization, Name: c.own.Name, For: strings.ToLower(repository.Host + "/" + projectOf(repository)),
-	}
+	project := sha256.Sum256([]byte(strings.ToLower(repository.Host + "/" + projectOf(repository)))) // a program chooses how long it is
+	of := credential.Holder{Organization: c.own.Organization, Name: c.own.Name, For: string(project[:])}
 	value, again, err := a.issued.Of(ctx, of, key, c.own.Bytes(), issuedWithin, func(ctx context.Context) (credential.Token, error) {
 		return a.issue(ctx, c, key, repository)
 	})
@@ -120,7 +119,7 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusCreated {
-		return credential.Token{}, notIssued(c, answer, repository)
+		return credential.Token{}, a.notIssued(c, answer, repository)
 	}
 	return a.read(ctx, c, answer.Body)
 }
@@ -150,7 +149,7 @@ func (a *apps) read(ctx context.Context, c *Credential, body io.Reader) (credent
 
 // notIssued is the error of a token that was not issued. Nothing of the answer but its status is in it: it is a server's that a user has
 // named.
-func notIssued(c *Credential, answer *http.Response, repository *url.URL) error {
+func (a *apps) notIssued(c *Credential, answer *http.Response, repository *url.URL) error {
 	app, name := c.app(), path.Base(projectOf(repository))
 	limited := answer.Header.Get("X-Ratelimit-Remaining") == "0" || answer.Header.Get("Retry-After") != ""
 	status := answer.StatusCode

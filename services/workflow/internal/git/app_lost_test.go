@@ -2,6 +2,7 @@ package git
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -35,5 +36,15 @@ func TestAKeyWhoseTermsAreLostIsNotSent(t *testing.T) {
 			}
 			g.noStrays()
 		})
+	}
+}
+
+// D56: the URL of a repository, which a program chooses, has an end.
+func TestTheURLOfARepositoryHasAnEnd(t *testing.T) {
+	t.Parallel()
+	g := newGitHubApp(t, "")
+	long := strings.TrimSuffix(g.url, "shop.git") + strings.Repeat("x", maxURL)
+	if _, _, err := g.forge.ReadFile(t.Context(), 1, long, "main", "x"); !fault.Is(err, fault.Invalid) || g.count > 0 || len(err.Error()) > 1000 {
+		t.Errorf("found %v; want that it is too long", err)
 	}
 }

@@ -20,8 +20,14 @@ func invalid(name, format string, args ...any) error {
 	return fault.InvalidFields(fault.Field{Name: name, Problem: fmt.Sprintf(format, args...)})
 }
 
+// maxURL is how many bytes the URL of a repository may have.
+const maxURL = 2000
+
 // parseURL takes a repository's URL, or a prefix of some. Credentials inside are refused: they would end in histories.
 func parseURL(field, raw string, prefix bool) (*url.URL, error) {
+	if len(raw) > maxURL {
+		return nil, invalid(field, "found %d bytes, expected at most %d", len(raw), maxURL)
+	}
 	u, err := url.Parse(raw)
 	switch {
 	case raw == "":

@@ -92,10 +92,8 @@ func (i *Issued) Of(
 func (i *Issued) keep(of Holder, one kept) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.kept) >= issuedAtMost {
-		now := i.clock.Now()
-		maps.DeleteFunc(i.kept, func(_ Holder, one kept) bool { return !now.Before(one.end) })
-	}
+	now := i.clock.Now()
+	maps.DeleteFunc(i.kept, func(_ Holder, one kept) bool { return !now.Before(one.end) })
 	if drop, ok := Surplus(i.kept, of, issuedForOne, issuedAtMost, func(one kept) uint64 { return one.number }); ok {
 		delete(i.kept, drop)
 	}
