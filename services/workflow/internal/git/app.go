@@ -154,7 +154,11 @@ func (a *apps) notIssued(c *Credential, answer *http.Response, repository *url.U
 	limited := answer.Header.Get("X-Ratelimit-Remaining") == "0" || answer.Header.Get("Retry-After") != ""
 	status := answer.StatusCode
 	switch {
-	case status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == http.StatusForbidden && limited:
+	case status == http.StatusTooManyRequests || limited && (status == http.StatusForbidden || status == http.StatusServiceUnavailable):
+		said := rest{now: a.clock.Now, seen: &allowance{}}
+		said.look(answer)
+		return fault.Because(&limitError{said.pause(answer)}, fault.Unavailable, "GitHub has issued no token for the credential %q: status %d", c.Name, status)
+	case status >= http.StatusInternalServerError:
 		return fault.New(fault.Unavailable, "GitHub has issued no token for the credential %q: status %d", c.Name, status)
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Unauthenticated, "GitHub does not accept the App %s of the credential %q (status 401): its private key belongs to another App or was deleted, "+

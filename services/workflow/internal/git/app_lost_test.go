@@ -2,11 +2,14 @@ package git
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
 // D56: where a service of before has lost that a credential is an App, its key is not sent as a password; neither is the value of a proof
@@ -46,5 +49,26 @@ func TestTheURLOfARepositoryHasAnEnd(t *testing.T) {
 	long := strings.TrimSuffix(g.url, "shop.git") + strings.Repeat("x", maxURL)
 	if _, _, err := g.forge.ReadFile(t.Context(), 1, long, "main", "x"); !fault.Is(err, fault.Invalid) || g.count > 0 || len(err.Error()) > 1000 {
 		t.Errorf("found %v; want that it is too long", err)
+	}
+}
+
+// D56: how long GitHub asks to wait before it issues tokens again is known to those who wait for it.
+func TestALimitOfTokensSaysHowLong(t *testing.T) {
+	t.Parallel()
+	g := newGitHubApp(t, GitHub)
+	head := g.add(t, "main", map[string]string{"staging/api.yaml": "old\n"})
+	for status, want := range map[int]time.Duration{http.StatusForbidden: 90 * time.Second, http.StatusTooManyRequests: 90 * time.Second} {
+		g.set(func() {
+			g.instead = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "90")
+				refuse(w, status, "slower")
+			}
+		})
+		report, err := g.forge.SetStatus(t.Context(), activity.StatusRequest{
+			Organization: 1, RepoURL: g.url, Commit: head, Status: activity.CommitStatus{Name: "lockstep", State: activity.StatusSuccess},
+		})
+		if err != nil || report.Wait != want || !strings.Contains(report.Limited, "has issued no token") {
+			t.Errorf("status %d: found %+v, %v; want that it is to wait for %s", status, report, err, want)
+		}
 	}
 }
