@@ -3,11 +3,15 @@ package credential
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 const (
@@ -15,8 +19,9 @@ const (
 	tokenMargin = 30 * time.Second
 	// tokenAtMost is how long a token is kept, however long it is good for.
 	tokenAtMost = time.Hour
-	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the oldest one is dropped.
-	issuedAtMost, issuedForOne = 1000, 50
+	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the one is dropped that was not used
+	// for the longest time.
+	issuedAtMost, issuedForOne = 2000, 500
 	// issuedWithin is how long a server may take to issue one.
 	issuedWithin = 30 * time.Second
 )
@@ -45,8 +50,10 @@ type Issued struct {
 
 	mu   sync.Mutex
 	kept map[Holder]kept
-	// count is how many were kept.
+	// count is how many were kept or used again.
 	count uint64
+	// asking are the requests under way.
+	asking singleflight.Group
 }
 
 type kept struct {
@@ -56,7 +63,7 @@ type kept struct {
 	end time.Time
 	// issued is when it was.
 	issued time.Time
-	// number is the how many-th it was.
+	// number is the how many-th it was when it was last used.
 	number uint64
 }
 
@@ -69,23 +76,53 @@ func (i *Issued) Of(
 	ctx context.Context, of Holder, secret string, terms []byte, timeout time.Duration, issue func(context.Context) (Token, error),
 ) (value string, again bool, err error) {
 	digest := sha256.Sum256(append([]byte(secret+"\x00"), terms...))
-	i.mu.Lock()
-	known, found := i.kept[of]
-	i.mu.Unlock()
-	if found && known.of == digest && i.clock.Now().Before(known.end) {
-		return known.value, true, nil
+	if value, found := i.use(of, digest); found {
+		return value, true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(timeout, issuedWithin))
-	defer cancel()
+	// Those who need the same token wait for one request, which does not end with whoever began it.
+	key := fmt.Sprintf("%p %d %q %q %x %d", of.Operators, of.Organization, of.Name, of.For, digest, timeout)
+	answer := i.asking.DoChan(key, func() (any, error) {
+		if value, found := i.use(of, digest); found { // of a request that has just ended
+			return value, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(timeout, issuedWithin))
+		defer cancel()
+		return i.issue(ctx, of, digest, issue)
+	})
+	select {
+	case one := <-answer:
+		value, _ = one.Val.(string)
+		return value, false, one.Err //nolint:wrapcheck // the issuer's own
+	case <-ctx.Done():
+		return "", false, fault.Because(ctx.Err(), fault.Unavailable, "waited for a token of the credential %q", of.Name)
+	}
+}
+
+// use is a token that is kept.
+func (i *Issued) use(of Holder, digest [sha256.Size]byte) (value string, found bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known, found := i.kept[of]
+	if !found || known.of != digest || !i.clock.Now().Before(known.end) {
+		return "", false
+	}
+	i.count++
+	known.number = i.count
+	i.kept[of] = known
+	return known.value, true
+}
+
+// issue has a token issued, and keeps it.
+func (i *Issued) issue(ctx context.Context, of Holder, digest [sha256.Size]byte, issue func(context.Context) (Token, error)) (string, error) {
 	issued, err := issue(ctx)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	if issued.Good > tokenMargin {
 		now := i.clock.Now()
 		i.keep(of, kept{value: issued.Value, of: digest, issued: now, end: now.Add(min(issued.Good-tokenMargin, tokenAtMost))})
 	}
-	return issued.Value, false, nil
+	return issued.Value, nil
 }
 
 // keep keeps a token, and drops what is too much with it.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
 // R3-41: of what is kept, one organization has its part only. It makes room for its own, the oldest first, and for no other's.
@@ -103,5 +105,63 @@ func TestTokensThatHaveEndedAreDropped(t *testing.T) {
 	_, _, err := i.Of(t.Context(), Holder{Organization: 2}, "a", nil, time.Minute, func(context.Context) (Token, error) { return Token{}, broken })
 	if n := len(i.kept); n != 1 || !errors.Is(err, broken) {
 		t.Errorf("found %d tokens, %v; want 1", n, err)
+	}
+}
+
+// D56: those who need one token wait for one request, which goes on if the first of them does not wait any more.
+func TestOneRequestForOneToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuing(t)
+		asked, count := make(chan struct{}), 0
+		ask := func(ctx context.Context) (string, error) {
+			value, _, err := i.Of(ctx, Holder{Organization: 1, Name: "app", For: "shop"}, "a", nil, time.Minute, func(ctx context.Context) (Token, error) {
+				count++
+				select {
+				case <-asked:
+					return Token{Value: fmt.Sprint("token-", count), Good: time.Hour}, nil
+				case <-ctx.Done():
+					return Token{}, ctx.Err()
+				}
+			})
+			return value, err
+		}
+		first, leave := context.WithCancel(t.Context())
+		go func() {
+			if _, err := ask(first); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("found %v; want that it did not wait", err)
+			}
+		}()
+		synctest.Wait()
+		for range 50 {
+			go func() {
+				if value, err := ask(t.Context()); value != "token-1" || err != nil {
+					t.Errorf("found %s, %v; want the one token", value, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(asked)
+		synctest.Wait()
+		if count != 1 {
+			t.Errorf("found %d requests; want 1", count)
+		}
+	})
+}
+
+// D56: an organization that uses one repository again and again among many does not lose its token.
+func TestTheTokenThatWasUsedLeastRecentlyIsDropped(t *testing.T) {
+	t.Parallel()
+	i := newIssuing(t)
+	often := Holder{Organization: 1, Name: "app", For: "often"}
+	i.wants(often, "a", "", "token-1", false)
+	for n := range 2 * issuedForOne {
+		i.wants(Holder{Organization: 1, Name: "app", For: fmt.Sprint(n)}, "a", "", fmt.Sprint("token-", n+2), false)
+		i.wants(often, "a", "", "token-1", true)
+	}
+	if len(i.kept) != issuedForOne {
+		t.Errorf("found %d kept; want %d", len(i.kept), issuedForOne)
 	}
 }
