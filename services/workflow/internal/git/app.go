@@ -155,9 +155,9 @@ func (a *apps) notIssued(c *Credential, answer *http.Response, repository *url.U
 	status := answer.StatusCode
 	switch {
 	case status == http.StatusTooManyRequests || limited && (status == http.StatusForbidden || status == http.StatusServiceUnavailable):
-		said := rest{now: a.clock.Now, seen: &allowance{}}
-		said.look(answer)
-		return fault.Because(&limitError{said.pause(answer)}, fault.Unavailable, "GitHub has issued no token for the credential %q: status %d", c.Name, status)
+		answered := rest{now: a.clock.Now, seen: &allowance{}}
+		answered.look(answer)
+		return fault.Because(&limitError{answered.pause(answer)}, fault.Unavailable, "GitHub has issued no token for the credential %q: status %d", c.Name, status)
 	case status >= http.StatusInternalServerError:
 		return fault.New(fault.Unavailable, "GitHub has issued no token for the credential %q: status %d", c.Name, status)
 	case status == http.StatusUnauthorized:

@@ -53,7 +53,7 @@ func TestTheURLOfARepositoryHasAnEnd(t *testing.T) {
 }
 
 // D56: how long GitHub asks to wait before it issues tokens again is known to those who wait for it.
-func TestALimitOfTokensSaysHowLong(t *testing.T) {
+func TestALimitOfTokensHasItsEnd(t *testing.T) {
 	t.Parallel()
 	g := newGitHubApp(t, GitHub)
 	head := g.add(t, "main", map[string]string{"staging/api.yaml": "old\n"})

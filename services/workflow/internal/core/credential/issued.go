@@ -79,7 +79,7 @@ func (i *Issued) Of(
 	if value, found := i.use(of, digest); found {
 		return value, true, nil
 	}
-	// Those who need the same token wait for one request, which does not end with whoever began it.
+	// Those who need the same token wait for one request, which does not end with the caller that began it.
 	key := fmt.Sprintf("%p %d %q %q %x %d", of.Operators, of.Organization, of.Name, of.For, digest, timeout)
 	answer := i.asking.DoChan(key, func() (any, error) {
 		if value, found := i.use(of, digest); found { // of a request that has just ended

@@ -108,7 +108,7 @@ func TestTokensThatHaveEndedAreDropped(t *testing.T) {
 	}
 }
 
-// D56: those who need one token wait for one request, which goes on if the first of them does not wait any more.
+// D56: those who need one token wait for one request, which continues if the first of them does not wait any more.
 func TestOneRequestForOneToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
