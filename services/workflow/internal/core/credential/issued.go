@@ -3,12 +3,9 @@ package credential
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -53,7 +50,20 @@ type Issued struct {
 	// count is how many were kept or used again.
 	count uint64
 	// asking are the requests under way.
-	asking singleflight.Group
+	asking map[wanted]*request
+}
+
+// wanted is what a request is made for, and request one under way.
+type wanted struct {
+	of      Holder
+	digest  [sha256.Size]byte
+	timeout time.Duration
+}
+
+type request struct {
+	done  chan struct{}
+	value string
+	err   error
 }
 
 type kept struct {
@@ -68,7 +78,9 @@ type kept struct {
 }
 
 // NewIssued makes an Issued without tokens.
-func NewIssued(c clock.Clock) *Issued { return &Issued{clock: c, kept: map[Holder]kept{}} }
+func NewIssued(c clock.Clock) *Issued {
+	return &Issued{clock: c, kept: map[Holder]kept{}, asking: map[wanted]*request{}}
+}
 
 // Of is a token, and whether it was kept from an earlier use: a server may have taken back such a one meanwhile. It is issued if none is
 // kept for the secret and the terms, within the timeout.
@@ -80,22 +92,35 @@ func (i *Issued) Of(
 		return value, true, nil
 	}
 	// Those who need the same token wait for one request, which does not end with the caller that began it.
-	key := fmt.Sprintf("%p %d %q %q %x %d", of.Operators, of.Organization, of.Name, of.For, digest, timeout)
-	answer := i.asking.DoChan(key, func() (any, error) {
-		if value, found := i.use(of, digest); found { // of a request that has just ended
-			return value, nil
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(timeout, issuedWithin))
-		defer cancel()
-		return i.issue(ctx, of, digest, issue)
-	})
+	key := wanted{of, digest, timeout}
+	i.mu.Lock()
+	one, found := i.asking[key]
+	if !found {
+		one = &request{done: make(chan struct{})}
+		i.asking[key] = one
+		go i.ask(context.WithoutCancel(ctx), one, key, issue)
+	}
+	i.mu.Unlock()
 	select {
-	case one := <-answer:
-		value, _ = one.Val.(string)
-		return value, false, one.Err //nolint:wrapcheck // the issuer's own
+	case <-one.done:
+		return one.value, false, one.err
 	case <-ctx.Done():
 		return "", false, fault.Because(ctx.Err(), fault.Unavailable, "waited for a token of the credential %q", of.Name)
 	}
+}
+
+// ask makes a request for a token.
+func (i *Issued) ask(ctx context.Context, one *request, key wanted, issue func(context.Context) (Token, error)) {
+	ctx, cancel := context.WithTimeout(ctx, min(key.timeout, issuedWithin))
+	defer cancel()
+	kept := false
+	if one.value, kept = i.use(key.of, key.digest); !kept { // of a request that has just ended
+		one.value, one.err = i.issue(ctx, key.of, key.digest, issue)
+	}
+	i.mu.Lock()
+	delete(i.asking, key)
+	i.mu.Unlock()
+	close(one.done)
 }
 
 // use is a token that is kept.
