@@ -158,8 +158,8 @@ func TestAnEditWaitsForAForgeThatIsAway(t *testing.T) {
 	t.Parallel()
 	w, e := withEditor(t)
 	w.trigger(core.TriggerEvent, editing)
-	for range 4 {
-		e.answers = append(e.answers, map[string]string{"outcome": "failed", "code": "unavailable", "why": "commit: unavailable: no answer"})
+	for _, code := range []string{"unreachable", "timeout", "unreachable", "unreachable"} {
+		e.answers = append(e.answers, map[string]string{"outcome": "failed", "code": code, "why": "commit: " + code + ": no answer"})
 	}
 	e.answers = append(e.answers, map[string]string{"outcome": "committed", "commit": shaOf(77)})
 	w.built("1", built)

@@ -3,7 +3,10 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
@@ -43,19 +46,44 @@ type TestCase = offline.Case
 // TestOutcome is what a test has led to.
 type TestOutcome = offline.Outcome
 
-// ReadTestTable reads a table of cases, as JSON. load reads the files that it names.
+// ReadTestTable reads a table of cases, as JSON. load reads the files that it names. The error is Invalid, too, for an answer of a Function
+// with a code that it never answers: a case about it would show nothing.
 func ReadTestTable(text []byte, load func(name string) ([]byte, error)) ([]TestCase, error) {
-	return offline.ReadTable(text, load)
+	return withKnownCodes(offline.ReadTable(text, load))
 }
 
-// ReadTestStarlark reads cases in Starlark. load reads the files that they name.
+// ReadTestStarlark reads cases in Starlark, as ReadTestTable does. load reads the files that they name.
 func ReadTestStarlark(name string, text []byte, load func(name string) ([]byte, error)) ([]TestCase, error) {
-	return offline.ReadStarlark(name, text, load)
+	return withKnownCodes(offline.ReadStarlark(name, text, load))
 }
 
 // ReadTestScenario reads a case of files by name, as those of this service's own tests.
 func ReadTestScenario(name string, files map[string][]byte) (TestCase, error) {
-	return offline.ReadScenario(name, files)
+	c, err := offline.ReadScenario(name, files)
+	if err == nil {
+		_, err = withKnownCodes([]TestCase{c}, nil)
+	}
+	return c, err
+}
+
+// withKnownCodes refuses cases in which a Function answers a code that it never answers.
+func withKnownCodes(cases []TestCase, err error) ([]TestCase, error) {
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range cases {
+		for _, name := range slices.Sorted(maps.Keys(c.Functions)) {
+			for n, answer := range c.Functions[name] {
+				if answer.Error == nil {
+					continue
+				}
+				if err := function.CheckCode(name, answer.Error.Code); err != nil {
+					return nil, fault.New(fault.Invalid, "cases[%d] (%s): functions.%s[%d].error.code: %w", i, c.Name, name, n, err)
+				}
+			}
+		}
+	}
+	return cases, nil
 }
 
 // TestCarrier carries a call of a Function out in a test.

@@ -1,6 +1,10 @@
 package function
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -56,6 +60,23 @@ func arguments(fields []Field, under string) []Argument {
 
 // Code is an error code that a program may compare with the field code of an answer to a call with on_error = "return".
 type Code struct{ Name, Doc string }
+
+// CheckCode finds a fault in an error code that a test lets a Function answer: Lockstep's own answer documented ones only. Those of the
+// organization's own workers may be any, so functions with other names have none.
+func CheckCode(function, code string) error {
+	named := func(f activity.Function) bool { return f.Name() == function }
+	if function != activity.EmitFunction && !slices.ContainsFunc(append(All(nil, nil, nil), Watching(WatchDeps{})...), named) {
+		return nil
+	}
+	var known []string
+	for _, c := range Codes() {
+		known = append(known, c.Name)
+	}
+	if slices.Contains(known, code) {
+		return nil
+	}
+	return fmt.Errorf("found the code %q, which %s never answers, expected one of %s", code, function, strings.Join(known, ", "))
+}
 
 // Codes are all error codes, those of relays included.
 func Codes() []Code {

@@ -56,3 +56,23 @@ func TestArgumentsOfTheReference(t *testing.T) {
 		t.Error("expected values[].path to be required, and values[].tag not to be")
 	}
 }
+
+// R3-28, R2-26: a test of a program cannot let a Function of Lockstep's own answer a code that it never answers; workers have codes of their own.
+func TestInventedCodesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		function, code string
+		refused        bool
+	}{
+		{"git.read_commit", "unreachable", false},
+		{"git.read_commit", "unavailable", true},
+		{"k8s.watch", "unavailable", true},
+		{"job.run", "", true},
+		{"emit", "unavailable", true},
+		{"shop.pay", "sold_out", false},
+	} {
+		if err := CheckCode(c.function, c.code); (err != nil) != c.refused {
+			t.Errorf("%s with the code %q: found %v, expected refused %v", c.function, c.code, err, c.refused)
+		}
+	}
+}

@@ -66,6 +66,18 @@ func casesOf(t *testing.T, file string) []offline.Case {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range cases {
+		for name, answers := range c.Functions {
+			for _, a := range answers {
+				if a.Error == nil {
+					continue
+				}
+				if err := function.CheckCode(name, a.Error.Code); err != nil {
+					t.Errorf("%s: %s: %v", c.Name, name, err)
+				}
+			}
+		}
+	}
 	return cases
 }
 

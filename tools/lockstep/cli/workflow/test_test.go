@@ -118,6 +118,8 @@ func TestCasesInStarlark(t *testing.T) {
 		"load(\"missing.star\", \"x\")":                  "not exist",
 		"while True:\n    pass":                          "too many steps",
 		"program, cases = \"p.star\", [len]":             "cannot encode",
+		// A code that the Function never answers.
+		"program, cases = \"p.star\", [{\"name\": \"a\", \"functions\": {\"git.commit\": [{\"error\": {\"code\": \"away\"}}]}}]": "functions.git.commit[0].error.code",
 	} {
 		if _, err := engine.ReadTestStarlark("a.star", []byte(text), load); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: found %v, expected %q in it", text, err, want)

@@ -444,7 +444,7 @@ func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) ti
 		e.State, e.Why = core.EditFailed, fmt.Sprintf("%s; it was tried %d times", e.Why, e.Attempt)
 		return now
 	}
-	if reported["code"] == "unavailable" {
+	if code := reported["code"]; code == "unreachable" || code == "timeout" { // codes of Functions: there was no answer
 		return now.Add(firstAwayPause << (2 * (e.Attempt - 1)))
 	}
 	return now.Add(firstEditPause << (e.Attempt - 1))

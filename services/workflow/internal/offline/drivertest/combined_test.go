@@ -64,7 +64,7 @@ func TestAFailureOfOneDriverStopsBeforeTheNext(t *testing.T) {
 	w, in := mixedShop(t)
 	w.fail = func(name string, _ object) *history.FunctionError {
 		if name == "git.commit" {
-			return &history.FunctionError{Code: "denied", Message: "the branch is protected"}
+			return &history.FunctionError{Code: "unauthorized", Message: "the branch is protected"}
 		}
 		return nil
 	}

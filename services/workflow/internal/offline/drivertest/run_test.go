@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
 )
 
@@ -68,6 +69,9 @@ func (o outside) Call(at time.Time, function, _ string, encoded json.RawMessage)
 	}
 	value, failure := o.w.call(function, args)
 	if failure != nil {
+		if err := functions.CheckCode(function, failure.Code); err != nil {
+			o.w.t.Errorf("%s: %v", function, err)
+		}
 		return nil, failure
 	}
 	text, err := json.Marshal(value)
