@@ -66,6 +66,23 @@ describe('gates', () => {
     const closed = (event: string) => course(rollout(['HEALTHY', 'HEALTHY']), [{ subject: 'rollout_1', gateId: 'release', event } as never]).flatMap((p) => (p.kind === 'stop' && p.stop.kind === 'approval' ? [p.stop.resolution?.event] : []))
     expect(['approve', 'reject', 'expire', 'break_glass', 'request_approval'].map((e) => closed(e)[0])).toEqual(['approve', 'reject', 'expire', 'break_glass', undefined])
   })
+  test('R4-26: a job that is left out is shown at its own step, before and after a deployment or between them', () => {
+    const skip_on = { paths: ['docs/**'] }
+    const job = (name: string) => ({ name, skip_on })
+    const definition = {
+      steps: [
+        { type: 'deploy', environment: 'staging', gates: [], config: {}, before: [job('migrate')], after: [job('smoke')] },
+        { type: 'job', environment: 'staging', job: job('report') },
+      ],
+    }
+    const skipped = (what: string, why: string) => ({ subject: 'rollout_1', event: 'skip', reason: `the job ${what} in staging is skipped: ${why}` }) as never
+    const parts = course(rollout(['HEALTHY', 'HEALTHY'], [[], []], { flowDefinition: { id: 'f', version: 1, definition } }), [
+      skipped('migrate', 'one'), skipped('smoke', 'two'), skipped('report', 'three'),
+    ])
+    expect(parts.map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind === 'left' ? `${p.stop.what}: ${p.stop.why}` : p.stop.kind === 'other' ? `${p.stop.name}: ${p.stop.left}` : p.stop.kind))).toEqual([
+      'lane', 'the job migrate in staging: one', 'the job smoke in staging: two', 'report: three',
+    ])
+  })
   test('stops between environments, and steps that this build does not know', () => {
     expect(course(rollout(['PENDING', 'PENDING']), []).map((p) => (p.kind === 'lane' ? 'lane' : p.stop.kind))).toEqual(['lane', 'approval', 'other'])
   })

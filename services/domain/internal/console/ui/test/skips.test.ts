@@ -7,13 +7,14 @@ import { leftParts, take, takeJobs } from '../src/logic/skips'
 const row = (reason: string, event = 'skip') => ({ event, reason }) as JournalRow
 
 test('R4-26: a part that is left out has its reason, one that may not be left out has none, and two of one name have one each', () => {
-  const [soak, short, other, plain, job] = readPipeline({
+  const [soak, short, other, plain, job, deploy] = readPipeline({
     steps: [
       { type: 'pause', name: 'soak', duration: 60, skip_on: { paths: ['docs/**'] } },
       { type: 'pause', duration: 5, skip_on: { paths: ['docs/**'] } },
       { type: 'analysis', skip_on: { paths: ['docs/**'] } },
       { type: 'pause', duration: 5 },
       { type: 'job', environment: 'staging', job: { name: 'smoke', skip_on: { paths: ['docs/**'] } } },
+      { type: 'deploy', environment: 'staging', before: [{ name: 'migrate' }], after: 'nonsense' },
     ],
   })
   const left = leftParts([
@@ -27,8 +28,9 @@ test('R4-26: a part that is left out has its reason, one that may not be left ou
   expect(take(soak!, left)).toBeNull()
   expect(take(short!, left)).toBe('because')
   expect(take(other!, left)).toBe('so')
+  if (deploy?.kind !== 'deploy') throw new Error('no deployment')
+  expect(takeJobs(deploy, left)).toEqual([{ what: 'the job migrate in staging', why: 'three' }])
   expect(take(job!, left)).toBe('two')
-  expect(takeJobs('staging', left)).toEqual([{ what: 'the job migrate in staging', why: 'three' }])
   expect(left).toEqual([])
 })
 

@@ -115,7 +115,7 @@ export function course(rollout: Rollout, journal: JournalRow[]): Part[] {
       if (!place || skipped) return
       if (s.approval) ask(s.environment, s.approval.reason, s.environment)
       parts.push({ kind: 'lane', lane: lane(place, steps) })
-      for (const job of takeJobs(s.environment, left)) parts.push({ kind: 'stop', key: `left-${index}-${job.what}`, stop: { kind: 'left', ...job } })
+      for (const job of takeJobs(s, left)) parts.push({ kind: 'stop', key: `left-${index}-${job.what}`, stop: { kind: 'left', ...job } })
     } else if (leftOut(steps, index, rollout.skippedEnvironments)) {
       // It goes with the environments that it is about.
     } else if (s.kind === 'approval') {

@@ -7,8 +7,9 @@ export interface GatePlan {
   approval: { reason: string } | null
 }
 
+/** jobs are the names of those before and after a deployment: each is used once in an environment. */
 export type Step =
-  | { kind: 'deploy'; environment: string; approval: { reason: string } | null; gates: GatePlan[]; config: unknown }
+  | { kind: 'deploy'; environment: string; approval: { reason: string } | null; gates: GatePlan[]; config: unknown; jobs?: string[] }
   | { kind: 'approval'; gateId: string; reason: string }
   | { kind: 'pause'; seconds: number; name: string; mayBeLeft: boolean }
   | { kind: 'other'; type: string; name: string; environment: string; mayBeLeft: boolean }
@@ -38,6 +39,7 @@ function step(value: unknown, index: number): Step {
           approval: approval(g.approval),
         })),
         config: s.config,
+        jobs: [s.before, s.after].flatMap((jobs) => (Array.isArray(jobs) ? jobs : []).map((job) => text(record(job).name))),
       }
     case 'approval':
       return { kind: 'approval', gateId: text(s.name, `step-${index}`), reason: text(s.reason) }

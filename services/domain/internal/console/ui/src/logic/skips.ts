@@ -19,13 +19,15 @@ export function leftParts(journal: JournalRow[]): Left[] {
   })
 }
 
+const jobName = (name: string, environment: string) => `the job ${name} in ${environment}`
+
 /** What a step is called in the journal. */
 function called(step: Step): string {
   switch (step.kind) {
     case 'pause':
       return step.name || `the pause of ${step.seconds} seconds`
     case 'other':
-      return step.type === 'job' ? `the job ${step.name} in ${step.environment}` : step.name || `the ${step.type}`
+      return step.type === 'job' ? jobName(step.name, step.environment) : step.name || `the ${step.type}`
     default:
       return ''
   }
@@ -39,9 +41,10 @@ export function take(step: Step, parts: Left[]): string | null {
   return at < 0 ? null : parts.splice(at, 1)[0]!.why
 }
 
-/** Takes the jobs before and after the deployment to an environment that were left out. */
-export function takeJobs(environment: string, parts: Left[]): Left[] {
-  const theirs = parts.filter((p) => p.what.startsWith('the job ') && p.what.endsWith(` in ${environment}`))
+/** Takes the jobs before and after a deployment that were left out, not those of steps of their own. */
+export function takeJobs(step: Extract<Step, { kind: 'deploy' }>, parts: Left[]): Left[] {
+  const names = (step.jobs ?? []).map((name) => jobName(name, step.environment))
+  const theirs = parts.filter((p) => names.includes(p.what))
   for (const one of theirs) parts.splice(parts.indexOf(one), 1)
   return theirs
 }
