@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 func (c checked) requires(environment, checks string) {
@@ -107,6 +108,29 @@ func TestChecksOfAnEnvironmentAreRefused(t *testing.T) {
 		}
 	}
 	c.want(c.countOf(`SELECT count(*) FROM cd_environment_checks`), 0)
+}
+
+// D48, R3-28: what an environment requires is validated again when it is pinned. Another release may have accepted a configuration that the
+// kind as it is here does not know, and a program that does not know it would judge something else.
+func TestChecksOfAnEnvironmentAreValidatedWhenTheyArePinned(t *testing.T) {
+	t.Parallel()
+	c := promoter(t, "")
+	c.requires("dev", `{"proposed":[{"key":"g","kind":"gauge","with":{"most":5}}]}`)
+	stored := func(with string) {
+		_, err := c.pool.Exec(t.Context(), `UPDATE cd_environment_checks SET checks = $1`, `{"proposed":[{"key":"g","kind":"gauge","with":`+with+`}]}`)
+		c.ok(err)
+	}
+	for with, want := range map[string]string{`{"most":5,"about":"live"}`: "about", `{"most":0}`: "most"} {
+		stored(with)
+		_, err := c.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: c.set.ID, Reason: "test"})
+		if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), `check "g": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: found %v (%v); expected it to be refused with %s", with, err, fault.ClassOf(err), want)
+		}
+	}
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), 0)
+	stored(`{"most":5}`)
+	c.enter(c.rollout(c.set), "dev")
+	c.want(len(c.programs()), 1)
 }
 
 // D46: an environment with checks of its own is protected from changes that belong to no rollout, and its change is in the journal.

@@ -19,10 +19,14 @@ import (
 // A check whose kind is a bundle is decided by a program (D48). Its run is opened when the passage that it guards is requested and there
 // is what it is about, and ended when the passage has been granted or the rollout is over: the program reports, and the domain decides.
 
-// pinCheck keeps a check of a rollout, with the bundle of its kind as it is now (D7).
+// pinCheck keeps a check of a rollout, with the bundle of its kind as it is now (D7). Its configuration is checked again: that of an
+// environment may have been accepted by another release, whose kind knows more.
 func (p plan) pinCheck(ctx context.Context, tx Tx, rollout int64, c core.PinnedCheck) error {
 	if c.Kind.Program() {
 		kind, err := p.drivers.LookupCheck(string(c.Kind))
+		if err == nil {
+			err = p.drivers.ValidateCheck(string(c.Kind), string(c.Target), c.Config)
+		}
 		if err != nil {
 			return fault.Because(err, fault.Refused, "check %q: %s", c.Key, fault.Public(err))
 		}
