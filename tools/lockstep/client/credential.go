@@ -64,7 +64,10 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca } githubApp { appId installationId apiUrl } version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
+const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + ` version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
+
+// githubAppNewer lists the fields that the release before lacks.
+const githubAppNewer = ` githubApp { appId installationId apiUrl }`
 
 func (v CredentialValue) onto(input map[string]any) map[string]any {
 	if v.Value != "" {
