@@ -494,7 +494,8 @@ func calendars(own Checks, at string) []fault.Field {
 }
 
 // Merge are the checks of a target of a whole definition with those of one step (R3-05), one for each key. Of two timers the longer one
-// counts, and of two of health that one of them waits for what differs. The windows of two schedules are all in force, so that exclude beats allow (R3-27).
+// counts, and of two of health that one of them waits for what differs. The windows of two schedules are all in force, so that exclude
+// beats allow (R3-27).
 func Merge(all, own []Condition) []Condition {
 	var merged []Condition
 	for _, c := range slices.Concat(all, own) {

@@ -34,8 +34,8 @@ type Proof struct {
 	unread json.RawMessage
 }
 
-// Known reports whether all of the proof could be read. One that a later version has made is no credential that is sent itself: its value is
-// not used, and it is passed on as it came.
+// Known reports whether all of the proof could be read. One that a later version has made is no credential that is sent itself: its value
+// is not used, and it is passed on as it came.
 func (p Proof) Known() bool { return p.unread == nil }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -45,8 +45,8 @@ func (c checked) goesBack(from core.Rollout, glass bool) core.Rollout {
 	return back
 }
 
-// D48, D49: a check holds a rollback, and no report of another reporter turns a red one green; the person who breaks the glass lets it past,
-// and the journal says which check, and by whom.
+// D48, D49: a check holds a rollback, and no report of another reporter turns a red one green; the person who breaks the glass lets it
+// past, and the journal says which check, and by whom.
 func TestBreakGlassPassesTheChecksOfARollback(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")

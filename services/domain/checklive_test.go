@@ -12,8 +12,8 @@ import (
 )
 
 // R3-28: the program of a proposed check receives what is live in the environment that would be entered, with what that was built from, so
-// that nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live it receives nothing of the kind,
-// nor does an active check.
+// that nothing enters while it is a revert, and whether the rollout takes that back. Before anything is live it receives nothing of the
+// kind, nor does an active check.
 func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")
@@ -29,9 +29,10 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	gauge := func(target string) string {
 		return `"` + target + `":[{"key":"` + target + `","kind":"gauge","with":{"most":5}}]`
 	}
-	_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: c.application.ID, Definition: json.RawMessage(
-		`{"steps":[{"type":"deploy","environment":"dev","checks":{` + gauge("proposed") + `,` + gauge("active") + `},"config":` + appEnvConfig("dev") +
-			`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`)})
+	_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+		ApplicationID: c.application.ID, Definition: json.RawMessage(
+			`{"steps":[{"type":"deploy","environment":"dev","checks":{` + gauge("proposed") + `,` + gauge("active") + `},"config":` + appEnvConfig("dev") +
+				`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`)})
 	c.ok(err)
 	c.makeReady()
 	isRollback := func(run string) bool { // whether the run knows that it is about a rollback
@@ -84,7 +85,8 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	second := c.rollout(set)
 	c.enter(second, "dev")
 	found := given("check-3")
-	if found == nil || found.VersionSet.ID != c.set.ID || len(found.VersionSet.Versions) == 0 || len(found.Sources) != len(found.VersionSet.Versions) {
+	if found == nil || found.VersionSet.ID != c.set.ID || len(found.VersionSet.Versions) == 0 ||
+		len(found.Sources) != len(found.VersionSet.Versions) {
 		t.Fatalf("found %+v; expected version set %d and its sources", found, c.set.ID)
 	}
 	for i, s := range found.Sources {

@@ -64,8 +64,8 @@ func TestNoOrderOfInputsLeavesAPassagePending(t *testing.T) {
 	}
 }
 
-// R3-04, R3-12: a check guards one entrance. What turns red behind it undoes nothing, and what is red in the environment that was entered since
-// keeps the one behind that closed.
+// R3-04, R3-12: a check guards one entrance. What turns red behind it undoes nothing, and what is red in the environment that was entered
+// since keeps the one behind that closed.
 func TestWhatTurnsRedAfterTheEntranceUndoesNothing(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")

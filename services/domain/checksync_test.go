@@ -117,8 +117,8 @@ func TestUnknownDriftKeepsThePassageClosed(t *testing.T) {
 	c.want(c.granted(), []string{"dev", "test"})
 }
 
-// R3-17, R4-11: where the driver looks by itself, it does so during a rollout that waits for it, once it is complete in the environment, and
-// nowhere else; what it finds opens or holds the passage.
+// R3-17, R4-11: where the driver looks by itself, it does so during a rollout that waits for it, once it is complete in the environment,
+// and nowhere else; what it finds opens or holds the passage.
 func TestADriverLooksDuringARolloutThatWaitsForIt(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, inSync)

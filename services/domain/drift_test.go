@@ -388,7 +388,9 @@ func TestDriftWhereNobodyLooks(t *testing.T) {
 		return seen[place].StaleReason()
 	}
 	w.want(stale(), "")
-	_, err := w.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{ID: w.edge.ID, Fleet: json.RawMessage(twoWaves), Reason: "more stores"})
+	_, err := w.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{
+		ID: w.edge.ID, Fleet: json.RawMessage(twoWaves), Reason: "more stores",
+	})
 	w.ok(err)
 	w.report(event.EnvironmentReady{EnvironmentID: w.edge.ID})
 	w.report(event.ApplicationEnvironmentReady{ApplicationEnvironmentID: place})

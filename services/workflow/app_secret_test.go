@@ -45,7 +45,8 @@ func useApp(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file stri
 				return
 			}
 			w.WriteHeader(http.StatusCreated)
-			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, time.Now().Add(time.Hour).UTC().Format(time.RFC3339), message)
+			end := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, end, message) //nolint:gosec // the client is the service under test
 			return
 		}
 		if strings.Contains(r.Header.Get("Authorization"), canary) {

@@ -111,7 +111,9 @@ if r.ok or r.code != "unauthorized":
 // JetStream and in no answer.
 func TestASecretLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	for name, use := range map[string]func(*testing.T) (*service, *autoflowv1.Workflow, string, string){"a password": use, "a GitHub App": useApp} {
+	for name, use := range map[string]func(*testing.T) (*service, *autoflowv1.Workflow, string, string){
+		"a password": use, "a GitHub App": useApp,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, w, canary, file := use(t)

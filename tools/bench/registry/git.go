@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,7 +101,7 @@ func (w *world) teams(ctx context.Context, n int) ([]team, error) {
 	}
 	teams := make([]team, n)
 	for i := range teams {
-		t := team{name: fmt.Sprintf("team-%d", i), work: filepath.Join(w.dir, "work", fmt.Sprint(i))}
+		t := team{name: fmt.Sprintf("team-%d", i), work: filepath.Join(w.dir, "work", strconv.Itoa(i))}
 		if err := w.team(ctx, &t); err != nil {
 			return nil, fmt.Errorf("make %s: %w", t.name, err)
 		}

@@ -38,8 +38,8 @@ func (r *run) start(ctx context.Context, want Rollout) error {
 	return err
 }
 
-// onFailure sets what becomes of a rollout that fails. By default one is rolled back afterwards, unless the next one has begun by then: STOP
-// leaves out that as well.
+// onFailure sets what becomes of a rollout that fails. By default one is rolled back afterwards, unless the next one has begun by then:
+// STOP leaves out that as well.
 func (r *run) onFailure(ctx context.Context, policy string) error {
 	_, err := r.world.API.SetRolloutPolicy(ctx, r.scenario.Name, client.RolloutPolicy{OnFailure: policy, OnNewer: "REFUSE"})
 	if err != nil || policy != "STOP" {

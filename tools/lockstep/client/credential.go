@@ -64,7 +64,7 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + ` version reference sealed state expiresAt revokedAt author changedAt` //nolint:gosec // names of fields
+const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + ` version reference sealed state expiresAt revokedAt author changedAt`
 
 // githubAppNewer lists the fields that the release before lacks.
 const githubAppNewer = ` githubApp { appId installationId apiUrl }`

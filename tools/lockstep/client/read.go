@@ -75,8 +75,8 @@ const (
 		`previousVersionSet { id name } startedAt finishedAt ` +
 		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
-	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer, journalNewer and driftNewer list the fields that the
-	// previous release of the domain service does not have.
+	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer, journalNewer and driftNewer list the fields that
+	// the previous release of the domain service does not have.
 	namesNewer   = ` formerNames`
 	detailsNewer = ` labels owner links { title url }`
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +

@@ -60,8 +60,8 @@ type Freeze struct {
 	CreatedAt time.Time
 }
 
-// InForce reports whether it stops passages at an instant. One that began when it was made is in force since, whatever the clock says of who
-// looks: it had its effect before who started it was answered.
+// InForce reports whether it stops passages at an instant. One that began when it was made is in force since, whatever the clock says of
+// who looks: it had its effect before who started it was answered.
 func (f Freeze) InForce(at time.Time) bool {
 	begun := !at.Before(f.StartsAt) || !f.StartsAt.After(f.CreatedAt)
 	return f.EndedAt == nil && begun && at.Before(f.EndsAt)

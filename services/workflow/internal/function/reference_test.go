@@ -57,7 +57,8 @@ func TestArgumentsOfTheReference(t *testing.T) {
 	}
 }
 
-// R3-28, R2-26: a test of a program cannot let a Function of Lockstep's own answer a code that it never answers; workers have codes of their own.
+// R3-28, R2-26: a test of a program cannot let a Function of Lockstep's own answer a code that it never answers; workers have codes of
+// their own.
 func TestInventedCodesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

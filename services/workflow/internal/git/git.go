@@ -150,7 +150,7 @@ func (f *Forge) within(
 		default:
 			return err
 		}
-		attempt = withPlaces(ctx)
+		attempt = withPlaces(ctx) //nolint:fatcontext // of the one outside of the loop
 		err = f.budget.Do(attempt, organization, operate)
 	}
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
@@ -218,7 +218,7 @@ func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, e
 // writer waits for the other writers of an organization to a branch. Those of another organization do not wait for it: its servers may take
 // long to answer.
 func (f *Forge) writer(ctx context.Context, c activity.CommitRequest, branch string) (release func(), err error) {
-	return f.writers.Lock(ctx, fmt.Sprintf("%d %s %s", c.Organization, c.RepoURL, branch)) //nolint:wrapcheck // the callers say what for
+	return f.writers.Lock(ctx, fmt.Sprintf("%d %s %s", c.Organization, c.RepoURL, branch))
 }
 
 // How often and how fast a commit is repeated after another one was faster. A process that pauses loses to one that does not, so the

@@ -49,6 +49,6 @@ func TestWritersOfOtherOrganizationsDoNotWait(t *testing.T) {
 	}
 	close(release)
 	for range write {
-		<-done
+		t.Log(<-done) // what it answers does not matter
 	}
 }

@@ -42,8 +42,8 @@ func (*labels) String() string { return "" }
 // Type implements pflag.Value.
 func (*labels) Type() string { return "key=value" }
 
-// RefuseEmpty is why flags that narrow a scope are refused: one was given and says nothing, as with a variable that is not set. Left out, it
-// would be a scope of everything.
+// RefuseEmpty is why flags that narrow a scope are refused: one was given and says nothing, as with a variable that is not set. Left out,
+// it would be a scope of everything.
 func RefuseEmpty(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)

@@ -124,9 +124,10 @@ func TestACredentialOfAGitHubApp(t *testing.T) {
 	put := func(app map[string]any, value string) string {
 		t.Helper()
 		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) {
-			credential { kind forge githubApp { appId installationId apiUrl } oauth2 { clientId } } errors { message field } } }`, map[string]any{"input": map[string]any{
-			"name": "app", "kind": "GIT", "urlPrefixes": []string{"https://github.com/team"}, "forge": "github", "githubApp": app, "value": value,
-		}})
+			credential { kind forge githubApp { appId installationId apiUrl } oauth2 { clientId } } errors { message field } } }`,
+			map[string]any{"input": map[string]any{
+				"name": "app", "kind": "GIT", "urlPrefixes": []string{"https://github.com/team"}, "forge": "github", "githubApp": app, "value": value,
+			}})
 		text := string(a.Data)
 		if len(a.Errors) > 0 || strings.Contains(text, "PRIVATE KEY") {
 			t.Errorf("found %s, %v; want an answer without the key", text, a.Errors)

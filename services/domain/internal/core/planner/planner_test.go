@@ -19,8 +19,8 @@ func usual(change func(*planner.Facts)) planner.Facts {
 	return f
 }
 
-// D31: each edge of the flowchart, in its order (R4-15 to R4-17, R4-22): the facts of an edge also fit every edge after it where they can, so
-// that an edge in the wrong place fails.
+// D31: each edge of the flowchart, in its order (R4-15 to R4-17, R4-22): the facts of an edge also fit every edge after it where they can,
+// so that an edge in the wrong place fails.
 func TestEachEdge(t *testing.T) {
 	t.Parallel()
 	message := func(text string) func(*planner.Facts) {

@@ -93,8 +93,8 @@ func (p passages) point(ctx context.Context, gate string) (core.PassagePoint, er
 	return point, err
 }
 
-// stops are the freezes, vetoes and pins that keep a passage closed now (D49). They are held, so that none of them begins or ends before the
-// transaction does: no other one stops a passage that is granted, and the end of each finds what it has stopped.
+// stops are the freezes, vetoes and pins that keep a passage closed now (D49). They are held, so that none of them begins or ends before
+// the transaction does: no other one stops a passage that is granted, and the end of each finds what it has stopped.
 func (p passages) stops(ctx context.Context, gate string) ([]core.Stop, error) {
 	point, err := p.point(ctx, gate)
 	if err != nil {

@@ -117,7 +117,9 @@ func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delive
 }
 
 // reached returns those of some triggers that match an event and decide about it, and how many match but have too much to decide about.
-func (u *UseCases) reached(ctx context.Context, tx Tx, a core.Actor, e Event, data map[string]any, all []core.ReachedTrigger) (some []core.ReachedTrigger, full int, err error) {
+func (u *UseCases) reached(
+	ctx context.Context, tx Tx, a core.Actor, e Event, data map[string]any, all []core.ReachedTrigger,
+) (some []core.ReachedTrigger, full int, err error) {
 	everywhere := a.May(core.ActionSendEvent) == nil
 	for _, r := range all {
 		c, err := u.read(r.Kind, r.Config)

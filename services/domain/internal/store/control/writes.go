@@ -422,7 +422,9 @@ func (w Writes) VersionSetsOfCommit(ctx context.Context, application, environmen
 }
 
 // VersionSetsOfArtifact implements check.Tx.
-func (w Writes) VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string, built bool) (whole, partly []int64, err error) {
+func (w Writes) VersionSetsOfArtifact(
+	ctx context.Context, application, active int64, artifact string, built bool,
+) (whole, partly []int64, err error) {
 	rows, err := w.Q.VersionSetsOfArtifact(ctx, query.VersionSetsOfArtifactParams{
 		OrganizationID: w.Entered, ApplicationID: application, Active: active, Artifact: artifact, Built: built,
 	})

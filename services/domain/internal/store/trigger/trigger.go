@@ -112,7 +112,9 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 // TriggersOfEvent implements trigger.Tx.
 func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
 	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.TriggersOfEventRow, error) {
-		return q.TriggersOfEvent(ctx, query.TriggersOfEventParams{OrganizationID: organization, Types: types, Details: details, Most: int32(most)})
+		return q.TriggersOfEvent(ctx, query.TriggersOfEventParams{
+			OrganizationID: organization, Types: types, Details: details, Most: int32(most),
+		})
 	}, func(row query.TriggersOfEventRow) core.ReachedTrigger {
 		return core.ReachedTrigger{Trigger: trigger(row.Trigger), Pending: int(row.Pending)}
 	})

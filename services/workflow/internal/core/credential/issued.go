@@ -16,8 +16,8 @@ const (
 	tokenMargin = 30 * time.Second
 	// tokenAtMost is how long a token is kept, however long it is good for.
 	tokenAtMost = time.Hour
-	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the one is dropped that was not used
-	// for the longest time.
+	// issuedAtMost is how many tokens are kept for organizations, and issuedForOne for one of them. Beyond it the one is dropped that was not
+	// used for the longest time.
 	issuedAtMost, issuedForOne = 2000, 500
 	// issuedWithin is how long a server may take to issue one.
 	issuedWithin = 30 * time.Second
@@ -113,8 +113,9 @@ func (i *Issued) Of(
 func (i *Issued) ask(ctx context.Context, one *request, key wanted, issue func(context.Context) (Token, error)) {
 	ctx, cancel := context.WithTimeout(ctx, min(key.timeout, issuedWithin))
 	defer cancel()
-	kept := false
-	if one.value, kept = i.use(key.of, key.digest); !kept { // of a request that has just ended
+	if value, kept := i.use(key.of, key.digest); kept { // of a request that has just ended
+		one.value = value
+	} else {
 		one.value, one.err = i.issue(ctx, key.of, key.digest, issue)
 	}
 	i.mu.Lock()
@@ -138,7 +139,9 @@ func (i *Issued) use(of Holder, digest [sha256.Size]byte) (value string, found b
 }
 
 // issue has a token issued, and keeps it.
-func (i *Issued) issue(ctx context.Context, of Holder, digest [sha256.Size]byte, issue func(context.Context) (Token, error)) (string, error) {
+func (i *Issued) issue(
+	ctx context.Context, of Holder, digest [sha256.Size]byte, issue func(context.Context) (Token, error),
+) (string, error) {
 	issued, err := issue(ctx)
 	if err != nil {
 		return "", err

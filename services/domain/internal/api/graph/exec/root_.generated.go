@@ -19731,8 +19731,9 @@ extend type Mutation {
   "Cancels a rollout unless it has ended, and starts a rollout of an earlier version set. Environments where that set is live already are skipped, with their approvals."
   rollbackRollout(input: RollbackRolloutInput!): RollbackRolloutPayload!
   """
-  Passes the approvals of one rollout, those that are open and those that follow, without anybody else's consent. For people with the
-  permission BREAK_GLASS only. The reason is required, the journal records it as an action of its own, and the rollout stays marked.
+  Passes the approvals of one rollout, those that are open and those that follow, without anybody else's consent; of a rollback also its
+  checks that are not green. For people with the permission BREAK_GLASS only. The reason is required, the journal records it as an action
+  of its own, and the rollout stays marked.
   """
   breakGlass(input: BreakGlassInput!): BreakGlassPayload!
   "Calls off the automatic rollback that is due for a rollout. It is not scheduled again."
