@@ -196,7 +196,7 @@ func (s *overNATS) child() *exec.Cmd {
 	s.t.Helper()
 	config, err := json.Marshal(childConfig{s.sending.URL, s.sending.Schema, s.nats.Config(bus.UserWorkflow)})
 	s.must(err)
-	child := exec.CommandContext(s.t.Context(), os.Args[0]) //nolint:gosec // this test binary
+	child := exec.CommandContext(s.t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), childVariable+"=1")
 	child.Stdin, child.Stderr = bytes.NewReader(config), os.Stderr
 	s.must(child.Start())

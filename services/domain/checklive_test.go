@@ -32,7 +32,8 @@ func TestAProposedCheckKnowsWhatIsLive(t *testing.T) {
 	_, err := c.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
 		ApplicationID: c.application.ID, Definition: json.RawMessage(
 			`{"steps":[{"type":"deploy","environment":"dev","checks":{` + gauge("proposed") + `,` + gauge("active") + `},"config":` + appEnvConfig("dev") +
-				`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`)})
+				`},{"type":"deploy","environment":"prod","config":` + appEnvConfig("prod") + `}]}`),
+	})
 	c.ok(err)
 	c.makeReady()
 	isRollback := func(run string) bool { // whether the run knows that it is about a rollback

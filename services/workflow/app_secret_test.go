@@ -46,7 +46,7 @@ func useApp(t *testing.T) (s *service, w *autoflowv1.Workflow, canary, file stri
 			}
 			w.WriteHeader(http.StatusCreated)
 			end := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, end, message) //nolint:gosec // the client is the service under test
+			_, _ = fmt.Fprintf(w, `{"token":"%s","expires_at":"%s","message":%q}`, canary, end, message)
 			return
 		}
 		if strings.Contains(r.Header.Get("Authorization"), canary) {

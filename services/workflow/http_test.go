@@ -61,12 +61,12 @@ func TestACredentialOfARequestLeavesNoTrace(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": secret + "-issued", "token_type": "bearer", "expires_in": 300})
 		case "/api/json":
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"n": 1, %q: [%q, %q]}`, sent, sent, base64.StdEncoding.EncodeToString([]byte(sent))) //nolint:gosec // a server of the test
+			_, _ = fmt.Fprintf(w, `{"n": 1, %q: [%q, %q]}`, sent, sent, base64.StdEncoding.EncodeToString([]byte(sent)))
 		case "/api/broken":
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, sent) //nolint:gosec // a server of the test
+			_, _ = io.WriteString(w, sent)
 		default:
-			_, _ = io.WriteString(w, "you are "+sent) //nolint:gosec // a server of the test
+			_, _ = io.WriteString(w, "you are "+sent)
 		}
 	}))
 	t.Cleanup(web.Close)

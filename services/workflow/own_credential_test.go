@@ -57,7 +57,7 @@ func newVault(t *testing.T, change func(*vault, *workflow.Config)) *vault {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = fmt.Fprint(w, "you said ", r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")) //nolint:gosec // no browser reads it
+		_, _ = fmt.Fprint(w, "you said ", r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
 	}))
 	t.Cleanup(v.server.Close)
 	v.put(v.file, made(t)(keyset.Create()))

@@ -123,7 +123,7 @@ func TestAFolderInUseIsRefused(t *testing.T) {
 func TestAKilledParentLeavesNothingAndTheFolderCanBeUsedAgain(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this test binary
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

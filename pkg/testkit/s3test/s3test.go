@@ -65,7 +65,7 @@ func gateway(t *testing.T, program string) string {
 		t.Fatal(err)
 	}
 	address := porttest.FreeAddress(t)
-	command := exec.CommandContext( //nolint:gosec // the tester's
+	command := exec.CommandContext(
 		context.WithoutCancel(t.Context()), program, "--access", Access, "--secret", Secret, "--port", address, "posix", folder)
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {

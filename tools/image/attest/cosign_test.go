@@ -50,7 +50,7 @@ func TestCosignVerifiesAnImage(t *testing.T) {
 					t.Fatal(err)
 				}
 				all := append([]string{command, "--key", "cosign.pub", "--insecure-ignore-tlog=true", "--allow-http-registry"}, args...)
-				c := exec.CommandContext(t.Context(), program, append(all, repository+":"+tag)...) //nolint:gosec // the program under test
+				c := exec.CommandContext(t.Context(), program, append(all, repository+":"+tag)...)
 				c.Dir, c.Env = dir, []string{"HOME=" + dir, "DOCKER_CONFIG=" + dir}
 				out, err := c.Output()
 				return string(out), err

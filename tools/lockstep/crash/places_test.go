@@ -181,7 +181,7 @@ func (w *world) commands(ctx context.Context, t *testing.T, canaries secrets, pl
 		"doctor --nats-user workflow --agent 42 --listen 6s --schema " + w.stack.Schema("domain") + " --health domain=" +
 			w.stack.Health("domain"),
 	} {
-		command := exec.CommandContext(ctx, os.Args[0], append(strings.Fields(line), "-o", "json")...) //nolint:gosec // this test's own binary
+		command := exec.CommandContext(ctx, os.Args[0], append(strings.Fields(line), "-o", "json")...)
 		command.Env = append(environment, "LOCKSTEP_TEST_AS_COMMAND=1")
 		out, err := command.CombinedOutput()
 		if err != nil && !strings.HasPrefix(line, "doctor") || len(out) == 0 {

@@ -232,7 +232,7 @@ func (r *replica) start(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	r.command = exec.CommandContext(context.WithoutCancel(ctx), cmp.Or(r.program, os.Args[0]), "serve", r.part, "--config", //nolint:gosec // this test's own binary
+	r.command = exec.CommandContext(context.WithoutCancel(ctx), cmp.Or(r.program, os.Args[0]), "serve", r.part, "--config",
 		r.config)
 	r.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKSTEP_") })
 	r.command.Stdout, r.command.Stderr = log, log

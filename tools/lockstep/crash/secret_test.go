@@ -441,7 +441,7 @@ func (w *world) strangers(ctx context.Context, t *testing.T, canaries secrets, a
 		// A machine that does much else as well takes longer to the first line.
 		for patience := 3 * time.Second; len(bytes.TrimSpace(out)) == 0 && patience < time.Minute; patience *= 4 {
 			within, cancel := context.WithTimeout(ctx, patience)
-			command := exec.CommandContext(within, os.Args[0], "serve", part, "--config", r.config) //nolint:gosec // this test's own binary
+			command := exec.CommandContext(within, os.Args[0], "serve", part, "--config", r.config)
 			command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKSTEP_") })
 			out, _ = command.CombinedOutput() // it ends with an error, or is ended
 			cancel()

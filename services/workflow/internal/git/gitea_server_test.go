@@ -90,7 +90,7 @@ func startGitea(t *testing.T) *realGitea {
 		t.Fatal(err)
 	}
 	command := func(args ...string) *exec.Cmd {
-		c := exec.Command(program, append(args, "-c", config)...) //nolint:gosec // the tester's
+		c := exec.Command(program, append(args, "-c", config)...)
 		c.Env = []string{"HOME=" + work, "PATH=" + os.Getenv("PATH"), "GITEA_WORK_DIR=" + work, "GITEA_CUSTOM=" + filepath.Join(work, "custom")}
 		return c
 	}

@@ -53,7 +53,7 @@ func certifying(t *testing.T, change ...func(*Credential)) certified {
 		if len(r.TLS.PeerCertificates) > 0 {
 			name = r.TLS.PeerCertificates[0].DNSNames[0]
 		}
-		_, _ = fmt.Fprintf(w, "%s %s", name, r.Header.Get("Authorization")) //nolint:gosec // a server of the test
+		_, _ = fmt.Fprintf(w, "%s %s", name, r.Header.Get("Authorization"))
 	}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // some handshakes fail on purpose
 	server.TLS = &tls.Config{

@@ -33,7 +33,7 @@ func receiver(t *testing.T, secrets map[string]string) (*Client, string, chan re
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got <- received{r.URL.RequestURI(), r.Header, body}
-		_, _ = io.WriteString(w, "thanks for "+r.URL.RequestURI()) //nolint:gosec // a server of the test
+		_, _ = io.WriteString(w, "thanks for "+r.URL.RequestURI())
 	}))
 	t.Cleanup(server.Close)
 	transport, err := httpx.New(httpx.Config{Allow: []string{"127.0.0.1"}, MaxBody: 1 << 40})

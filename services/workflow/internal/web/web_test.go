@@ -37,7 +37,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		target, _ := url.QueryUnescape(r.URL.RawQuery)
 		http.Redirect(w, r, target, map[string]int{"/to/307": 307}[r.URL.Path]|map[string]int{"/to/302": 302}[r.URL.Path]) //nolint:gosec // a server of the test
 	default:
-		_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.Header.Get("Authorization"), r.Header.Get("X-Key")) //nolint:gosec // a server of the test
+		_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.Header.Get("Authorization"), r.Header.Get("X-Key"))
 	}
 }
 
