@@ -134,29 +134,37 @@ type Poller struct {
 	turns map[int64]time.Time
 	// swept is when stale turns were last removed.
 	swept time.Time
-	// busy is how many polls of each host and of each organization are running, and running how many of all.
-	busy    map[string]int
-	running int
+	// running are the polls that are running, by the number of the poll.
+	running map[int64]runningPoll
+	begun   int64
 	polls   sync.WaitGroup
 }
 
-// Concurrency and timing of a poller. With a second per poll, concurrentPolls allow as many polls a second. Only some of them are of one
-// host or of one organization: servers that do not answer leave places to others. A failing source is polled less and less often, down to
-// once per mostPatience.
+// runningPoll is a poll that is running.
+type runningPoll struct {
+	place        string
+	organization int64
+	since        time.Time
+}
+
+// Concurrency and timing of a poller. With a second per poll, concurrentPolls allow as many polls a second. Only pollsOfPlace of them are
+// of one host, and none begins of an organization with slowPolls that have been running for slowAfter: servers that do not answer leave
+// places to others. A failing source is polled less and less often, down to once per mostPatience.
 const (
-	concurrentPolls     = 64
-	pollsOfOrganization = 32
-	pollsOfPlace        = 16
-	pollBatch           = 64
-	pollLease           = 3 * time.Minute
-	pollTimeout         = time.Minute
-	pollIdle            = time.Second
-	mostPatience        = time.Hour
+	concurrentPolls = 64
+	pollsOfPlace    = 16
+	slowPolls       = 16
+	slowAfter       = 5 * time.Second
+	pollBatch       = 64
+	pollLease       = 3 * time.Minute
+	pollTimeout     = time.Minute
+	pollIdle        = time.Second
+	mostPatience    = time.Hour
 )
 
 // NewPoller returns a poller; Run starts it.
 func NewPoller(d PollerDeps) *Poller {
-	return &Poller{rounds: newRounds(d.Clock, pollIdle, pollBatch), d: d, turns: map[int64]time.Time{}, busy: map[string]int{}}
+	return &Poller{rounds: newRounds(d.Clock, pollIdle, pollBatch), d: d, turns: map[int64]time.Time{}, running: map[int64]runningPoll{}}
 }
 
 // Run polls until ctx ends.
@@ -182,8 +190,11 @@ func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 	for _, s := range sources {
 		now := p.d.Clock.Now()
 		wait := p.turn(s, now)
-		if wait == 0 && !p.enter(s) {
-			wait = p.anotherTurn(s, now)
+		var poll int64
+		if wait == 0 {
+			if poll = p.enter(s, now); poll == 0 {
+				wait = p.anotherTurn(s, now)
+			}
 		}
 		if wait > 0 {
 			err = errors.Join(err, p.d.Queue.Postpone(ctx, s, now.Add(wait)))
@@ -191,7 +202,7 @@ func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 		}
 		p.polls.Go(func() {
 			defer p.Wake()
-			defer p.leave(s)
+			defer p.leave(poll)
 			if _, err := p.poll(ctx, s); err != nil && ctx.Err() == nil {
 				p.d.Log.WarnContext(ctx, "polling a source failed; will retry", "source", s.ID, "organization", s.Organization, "error", err.Error())
 			}
@@ -207,40 +218,36 @@ func (p *Poller) round(ctx context.Context, now time.Time) (int, error) {
 func (p *Poller) free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return concurrentPolls - p.running
+	return concurrentPolls - len(p.running)
 }
 
-// sharers are the host and the organization of a source, among whose polls it counts, and how many of each may run.
-func sharers(s Source) map[string]int {
-	return map[string]int{s.Place: pollsOfPlace, "organization " + strconv.FormatInt(s.Organization, 10): pollsOfOrganization}
-}
-
-// enter takes a place for a poll; false if its host or its organization has as many as it may.
-func (p *Poller) enter(s Source) bool {
+// enter takes a place for a poll, and returns the number of the poll; 0 if its host has as many as it may, or its organization too many
+// that last.
+func (p *Poller) enter(s Source, now time.Time) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for of, most := range sharers(s) {
-		if p.busy[of] >= most {
-			return false
+	ofPlace, slow := 0, 0
+	for _, other := range p.running {
+		if other.place == s.Place {
+			ofPlace++
+		}
+		if other.organization == s.Organization && now.Sub(other.since) >= slowAfter {
+			slow++
 		}
 	}
-	for of := range sharers(s) {
-		p.busy[of]++
+	if ofPlace >= pollsOfPlace || slow >= slowPolls {
+		return 0
 	}
-	p.running++
-	return true
+	p.begun++
+	p.running[p.begun] = runningPoll{s.Place, s.Organization, now}
+	return p.begun
 }
 
 // leave gives a place back.
-func (p *Poller) leave(s Source) {
+func (p *Poller) leave(poll int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running--
-	for of := range sharers(s) {
-		if p.busy[of]--; p.busy[of] == 0 {
-			delete(p.busy, of)
-		}
-	}
+	delete(p.running, poll)
 }
 
 // turn returns how long a source has to wait for its host. A waiting source keeps its place and does not ask again: otherwise a thousand

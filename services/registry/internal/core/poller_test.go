@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -300,34 +299,44 @@ func TestServersThatDoNotAnswerHoldUpNobody(t *testing.T) {
 	h := hangs{healthy: "well.example.com", answer: make(chan struct{}), asked: make(chan string, 100), finished: make(chan string, 100)}
 	queue := &crowd{}
 	p.d.Queue, p.d.Finders = queue, map[string]Finder{"test@1": h}
-	for i := range int64(80) { // five hosts of one organization, sixteen sources each
-		queue.due = append(queue.due, Source{ID: 100 + i, Organization: 1, Ref: "test@1", Place: fmt.Sprintf("hangs-%d.example.com", i/16)})
-	}
-	if _, err := p.round(t.Context(), c.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for range pollsOfOrganization {
-		<-h.asked
-	}
-	for range 16 { // of another organization, at the first of the hosts
-		queue.due = append(queue.due, Source{ID: 1, Organization: 2, Ref: "test@1", Place: "hangs-0.example.com"})
-	}
-	queue.due = append(queue.due, Source{ID: 2, Organization: 2, Ref: "test@1", Place: h.healthy})
-	for len(queue.due) > 0 {
-		if n, err := p.round(t.Context(), c.Now()); err != nil || n == 0 {
-			t.Fatalf("found %d sources, %v", n, err)
+	round := func() {
+		t.Helper()
+		if _, err := p.round(t.Context(), c.Now()); err != nil {
+			t.Fatal(err)
 		}
 	}
+	made := int64(0)
+	of := func(organization int64, place string, n int) {
+		for range n {
+			made++
+			queue.due = append(queue.due, Source{ID: made, Organization: organization, Ref: "test@1", Place: place})
+		}
+	}
+	of(1, "hangs.example.com", 20)
+	round()
+	for range pollsOfPlace {
+		<-h.asked
+	}
+	c.Advance(slowAfter)
+	of(1, "other.example.com", 4) // of an organization whose polls last
+	of(2, "hangs.example.com", 4) // of a host that has as many as it may
+	of(2, h.healthy, 1)
+	round()
 	if at := <-h.finished; at != h.healthy {
 		t.Errorf("found an answer of %q first", at)
 	}
 	close(h.answer)
 	p.polls.Wait()
-	if p.running != 0 || len(p.busy) != 0 {
-		t.Errorf("found %d polls, %v", p.running, p.busy)
+	if len(p.running) != 0 {
+		t.Errorf("found %v running", p.running)
 	}
-	// 32 of the 80, none of the 16 at a busy host, and the healthy one.
-	if got, want := len(queue.outcomes), pollsOfOrganization+1; got != want || len(queue.put) != 64 {
-		t.Errorf("found %d polls, %d put back; want %d, 64", got, len(queue.put), want)
+	if len(queue.outcomes) != pollsOfPlace+1 || len(queue.put) != 4+4+4 {
+		t.Errorf("found %d polls, %d put back; want %d, 12", len(queue.outcomes), len(queue.put), pollsOfPlace+1)
+	}
+	of(1, "other.example.com", 1)
+	round()
+	p.polls.Wait()
+	if len(queue.outcomes) != pollsOfPlace+2 {
+		t.Errorf("found %d polls; want that the organization's sources are polled again", len(queue.outcomes))
 	}
 }
