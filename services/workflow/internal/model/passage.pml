@@ -133,7 +133,7 @@ inline open(gate)
 }
 
 /* What follows every change of what a passage depends on. The rollout's row is locked: it is one step.
- * @calls domain/internal/core/rollout UseCases.decide: Terminal passages openMissing stand decideOne
+ * @calls domain/internal/core/rollout UseCases.decide: Terminal held openMissing stand decideOne
  * @calls domain/internal/core/rollout UseCases.decideOne: complete judgeAll stops stop pass
  * @calls domain/internal/core/rollout lockTree: LockRollout readUnder
  */
@@ -156,7 +156,7 @@ inline decide()
     fi
 }
 
-/* @calls domain/internal/core/rollout PassageRequested.apply: lockTree Terminal passages grant complete pass Record decide
+/* @calls domain/internal/core/rollout PassageRequested.apply: lockTree Terminal held grant complete pass Record decide
  */
 inline request(gate)
 {
