@@ -149,3 +149,20 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("got %v, want Unavailable with the address", err)
 	}
 }
+
+// D56: during an upgrade, credentials are listed at a domain service that knows no GitHub Apps.
+func TestCredentialsOfAnOlderServer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"data":{"credentials":[{"name":"manifests"}]}}`
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "githubApp") {
+			answer = `{"errors":[{"message":"Cannot query field \"githubApp\" on type \"Credential\"."}]}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	found, err := client.New(client.Config{Endpoint: server.URL, Token: "secret"}).Credentials(t.Context())
+	if err != nil || len(found) != 1 || found[0].Name != "manifests" {
+		t.Errorf("found %v, %v; want one credential", found, err)
+	}
+}

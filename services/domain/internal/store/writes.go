@@ -144,24 +144,27 @@ func (t *tx) AddDriverBinding(ctx context.Context, b core.DriverBinding) (core.D
 
 // AllEnvironments implements setup.Tx.
 func (t *tx) AllEnvironments(ctx context.Context) (map[string]core.BoundEnvironment, error) {
-	// Share locks, in the order of ids: many may plan rollouts at once, and an onboarding that is about to change the
-	// readiness waits for them (E59).
-	rows, err := t.q.BoundEnvironments(ctx, t.organization)
-	all := make(map[string]core.BoundEnvironment, len(rows))
-	for _, r := range rows {
-		all[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
-	}
-	return all, pg.Classify(err, "read environments")
+	return t.boundEnvironments(ctx, nil)
 }
 
 // EnvironmentsNamed implements rollout.Tx.
 func (t *tx) EnvironmentsNamed(ctx context.Context, names []string) (map[string]core.BoundEnvironment, error) {
-	rows, err := t.q.BoundEnvironmentsNamed(ctx, t.organization, names) // share locks as above
-	some := make(map[string]core.BoundEnvironment, len(rows))
-	for _, r := range rows {
-		some[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
+	if len(names) == 0 {
+		return nil, nil
 	}
-	return some, pg.Classify(err, "read environments")
+	return t.boundEnvironments(ctx, names)
+}
+
+// boundEnvironments reads those with one of some names, or all for nil.
+func (t *tx) boundEnvironments(ctx context.Context, names []string) (map[string]core.BoundEnvironment, error) {
+	// Share locks, in the order of ids: many may plan rollouts at once, and an onboarding that is about to change the
+	// readiness waits for them (E59).
+	rows, err := t.q.BoundEnvironments(ctx, t.organization, names)
+	found := make(map[string]core.BoundEnvironment, len(rows))
+	for _, r := range rows {
+		found[r.Environment.Name] = core.BoundEnvironment{Environment: environment(r.Environment), Binding: driverBinding(r.DriverBinding)}
+	}
+	return found, pg.Classify(err, "read environments")
 }
 
 // ClaimingEnvironments implements setup.ReadinessTx.

@@ -6,19 +6,11 @@ INSERT INTO cd_environment_driver_bindings (organization_id, environment_id, ver
 VALUES (@organization_id, @environment_id, @version, @driver_ref, @driver_config, @fleet) RETURNING *;
 
 -- name: BoundEnvironments :many
+-- All, or those with one of some names: a plan of a rollout locks what it goes to (D65).
 SELECT sqlc.embed(e), sqlc.embed(b)
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = @organization_id AND e.archived_at IS NULL
-  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
-ORDER BY e.id FOR SHARE OF e;
-
--- name: BoundEnvironmentsNamed :many
--- Those of BoundEnvironments that have one of some names: a plan of a rollout locks what it goes to (D65).
-SELECT sqlc.embed(e), sqlc.embed(b)
-FROM cd_environments e
-JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = @organization_id AND e.name = ANY(@names::text[]) AND e.archived_at IS NULL
+WHERE e.organization_id = @organization_id AND e.archived_at IS NULL AND (sqlc.narg(names)::text[] IS NULL OR e.name = ANY(sqlc.narg(names)::text[]))
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
 ORDER BY e.id FOR SHARE OF e;
 

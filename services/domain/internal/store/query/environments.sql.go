@@ -25,7 +25,7 @@ const boundEnvironments = `-- name: BoundEnvironments :many
 SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = $1 AND e.archived_at IS NULL
+WHERE e.organization_id = $1 AND e.archived_at IS NULL AND ($2::text[] IS NULL OR e.name = ANY($2::text[]))
   AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
 ORDER BY e.id FOR SHARE OF e
 `
@@ -35,8 +35,9 @@ type BoundEnvironmentsRow struct {
 	DriverBinding DriverBinding
 }
 
-func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) ([]BoundEnvironmentsRow, error) {
-	rows, err := q.db.Query(ctx, boundEnvironments, organizationID)
+// All, or those with one of some names: a plan of a rollout locks what it goes to (D65).
+func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64, names []string) ([]BoundEnvironmentsRow, error) {
+	rows, err := q.db.Query(ctx, boundEnvironments, organizationID, names)
 	if err != nil {
 		return nil, err
 	}
@@ -44,63 +45,6 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64) (
 	var items []BoundEnvironmentsRow
 	for rows.Next() {
 		var i BoundEnvironmentsRow
-		if err := rows.Scan(
-			&i.Environment.ID,
-			&i.Environment.OrganizationID,
-			&i.Environment.Name,
-			&i.Environment.Description,
-			&i.Environment.Tier,
-			&i.Environment.Readiness,
-			&i.Environment.ReadinessReason,
-			&i.Environment.OnboardingAttempt,
-			&i.Environment.WorkflowRef,
-			&i.Environment.ArchivedAt,
-			&i.Environment.CreatedAt,
-			&i.Environment.UpdatedAt,
-			&i.DriverBinding.ID,
-			&i.DriverBinding.OrganizationID,
-			&i.DriverBinding.EnvironmentID,
-			&i.DriverBinding.Version,
-			&i.DriverBinding.DriverRef,
-			&i.DriverBinding.DriverConfig,
-			&i.DriverBinding.CreatedAt,
-			&i.DriverBinding.UpdatedAt,
-			&i.DriverBinding.Fleet,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const boundEnvironmentsNamed = `-- name: BoundEnvironmentsNamed :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
-FROM cd_environments e
-JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
-WHERE e.organization_id = $1 AND e.name = ANY($2::text[]) AND e.archived_at IS NULL
-  AND b.version = (SELECT max(l.version) FROM cd_environment_driver_bindings l WHERE l.organization_id = e.organization_id AND l.environment_id = e.id)
-ORDER BY e.id FOR SHARE OF e
-`
-
-type BoundEnvironmentsNamedRow struct {
-	Environment   Environment
-	DriverBinding DriverBinding
-}
-
-// Those of BoundEnvironments that have one of some names: a plan of a rollout locks what it goes to (D65).
-func (q *Queries) BoundEnvironmentsNamed(ctx context.Context, organizationID int64, names []string) ([]BoundEnvironmentsNamedRow, error) {
-	rows, err := q.db.Query(ctx, boundEnvironmentsNamed, organizationID, names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []BoundEnvironmentsNamedRow
-	for rows.Next() {
-		var i BoundEnvironmentsNamedRow
 		if err := rows.Scan(
 			&i.Environment.ID,
 			&i.Environment.OrganizationID,
