@@ -172,7 +172,7 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 		{"a broken percent", "deploys", `{}`, headers("Ce-Id", "100%"), 400, "expected %25"},
 		{"a zero byte", "deploys", `{}`, headers("Ce-Id", "a%00b"), 400, "/id: found"},
 		{"no UTF-8", "deploys", `{}`, headers("Ce-Id", "\xff"), 400, "/id: found"},
-		{"a batch", "deploys", `[]`, headers("Content-Type", "application/cloudevents-batch+json"), 400, "application/cloudevents-batch+json"},
+		{"another binding", "deploys", `[]`, headers("Content-Type", "application/cloudevents+avro"), 400, "application/cloudevents+json"},
 		{"too much", "deploys", `{"a":"` + strings.Repeat("a", 1<<20) + `"}`, headers(), 400, "found more than 131072 bytes"},
 		{"too much data", "deploys", `{"a":"` + strings.Repeat("a", 70_000) + `"}`, headers(), 400, "/data: found 70008 bytes"},
 	} {
@@ -202,4 +202,107 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 	}
 	w.want(len(w.decide()), 0)
 	w.want(w.rolloutCount(), 0)
+}
+
+// D58: many events are sent at once: each is decided about as if it came by itself, also one that is there twice, or comes again in another
+// batch.
+func TestABatchOfEventsIsDecidedAboutOneByOne(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["build.*"],"data":{"branch":"main"}}`)
+	_, err := w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
+		ApplicationID: w.application.ID, Name: "tests", Kind: core.TriggerEvent, Config: json.RawMessage(`{"types":["test.*"]}`), Enabled: true,
+	})
+	w.ok(err)
+	one := func(kind, id, branch string) string {
+		return fmt.Sprintf(`{"specversion":"1.0","type":%q,"source":"/ci","id":%q,"data":{"branch":%q}}`, kind, id, branch)
+	}
+	send := func(want string, all ...string) {
+		t.Helper()
+		header := map[string]string{"Content-Type": "application/cloudevents-batch+json; charset=utf-8"}
+		code, answer := w.sent(http.MethodPost, "deploys", header, "["+strings.Join(all, ",")+"]")
+		if code != http.StatusAccepted || answer != want {
+			t.Errorf("found %d %s; expected %s", code, answer, want)
+		}
+	}
+	const reached, not = `{"triggers":1,"full":0}`, `{"triggers":0,"full":0}`
+	// What one event has of a pattern, and another one of the other, does not make either match.
+	send(`{"events":[`+strings.Join([]string{reached, not, reached, reached, not}, ",")+`]}`,
+		one("build.passed", "1", "main"), one("build.passed", "2", "mine"), one("test.passed", "3", "mine"), one("build.passed", "1", "main"),
+		one("deploy.passed", "4", "main"))
+	send(`{"events":[`+reached+`,`+reached+`]}`, one("build.passed", "1", "main"), one("build.failed", "5", "main"))
+	send(`{"events":[`+not+`]}`, one("build.passed", "2", "mine"))
+	rows, err := w.pool.Query(t.Context(), `SELECT t.name || ' ' || s.cause FROM cd_trigger_signals s JOIN cd_triggers t ON t.id = s.trigger_id
+		WHERE t.kind = 'event' ORDER BY t.id, s.cause`)
+	w.ok(err)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	w.ok(err)
+	w.want(len(found), 3)
+	for i, end := range []string{" event:/ci/1", " event:/ci/5", "tests event:/ci/3"} {
+		if !strings.HasSuffix(found[i], end) {
+			t.Errorf("found %q; expected it to end with %q", found[i], end)
+		}
+	}
+}
+
+// D58: a batch with an event that is wrong reaches no trigger, and the error says which it is.
+func TestABatchIsTakenOrRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["t"]}`)
+	const right = `{"specversion":"1.0","type":"t","source":"/ci","id":"1"}`
+	member := func(n int) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`"m%d":1`, i)
+		}
+		return fmt.Sprintf(`{"specversion":"1.0","type":"t","source":"/ci","id":"1","data":{%s}}`, strings.Join(all, ","))
+	}
+	header := map[string]string{"Content-Type": "application/cloudevents-batch+json"}
+	for body, text := range map[string]string{
+		``:                  "found no JSON list",
+		`null`:              "found no JSON list",
+		right:               "found no JSON list",
+		`[]`:                "found 0 events; expected 1 to 100",
+		`[` + right + `,`:   "found no JSON list",
+		`[` + right + `,7]`: "/1: found no JSON object",
+		`[` + right + `,{"specversion":"0.3","type":"t","source":"/ci","id":"2"}]`:            "/1/specversion: found",
+		`[` + right + `,{"specversion":"1.0","type":"t","source":"/ci","id":""}]`:             "/1/id: found 0 bytes",
+		`[` + right + `,{"specversion":"1.0","type":"t","source":"/ci","id":"2","data":[1]}]`: "/1/data: found no JSON object",
+		`[` + strings.Repeat(right+",", 100) + right + `]`:                                    "found 101 events; expected 1 to 100",
+		`[` + right + `,` + member(2001) + `]`:                                                "/1/data: found more than 2000 members",
+		`[` + right + `,` + member(1900) + `,` + member(1900) + `,` + member(1900) + `]`:      "in the first 4 events; send fewer at once",
+		`[` + right + `,"` + strings.Repeat("a", 1<<20) + `"]`:                                "found more than 1048576 bytes",
+	} {
+		if code, answer := w.sent(http.MethodPost, "deploys", header, body); code != 400 || !strings.Contains(answer, text) {
+			t.Errorf("%.200s: found %d %.300s; expected 400 with %s", body, code, answer, text)
+		}
+	}
+	if code, answer := w.sent(http.MethodPost, "reads", header, `[`+right+`]`); code != http.StatusForbidden {
+		t.Errorf("without the right: found %d %s", code, answer)
+	}
+	w.want(len(w.decide()), 0)
+	w.want(w.rolloutCount(), 0)
+}
+
+// D58: a batch in which one event finds its trigger full delivers the others, and says which one has to be sent again.
+func TestABatchFillsATriggerUpToItsLimit(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["t"]}`)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state)
+		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 499) n WHERE kind =
+			'event'`)
+	w.ok(err)
+	header := map[string]string{"Content-Type": "application/cloudevents-batch+json"}
+	one := func(id string) string {
+		return fmt.Sprintf(`{"specversion":"1.0","type":"t","source":"/ci","id":%q}`, id)
+	}
+	code, answer := w.sent(http.MethodPost, "deploys", header, "["+one("a")+","+one("b")+"]")
+	if code != http.StatusTooManyRequests || !strings.Contains(answer, "/1: each of the 1 triggers") {
+		t.Errorf("found %d %s", code, answer)
+	}
+	var kept []string
+	w.ok(w.pool.QueryRow(t.Context(), `SELECT array_agg(cause) FROM cd_trigger_signals WHERE cause NOT LIKE '%full%' AND cause LIKE 'event:%'`).Scan(&kept))
+	w.want(kept, []string{"event:/ci/a"})
 }

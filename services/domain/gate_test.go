@@ -422,7 +422,7 @@ func TestAQuorumOfMoreThanMayApproveIsRefusedAndReported(t *testing.T) {
 	)
 }
 
-// Issue 16, item 6: what a program requests was never checked, as a pipeline is; that nobody can give it is reported at once.
+// What a program requests was never checked, as a pipeline is; that nobody can give it is reported at once.
 func TestAnApprovalOfAProgramThatNobodyCanGiveIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -466,7 +466,7 @@ func (s *shop) unanswerable(want ...string) {
 	}
 }
 
-// Issue 16, item 6: a change of who may approve is made whatever waits for it, and reports what can no longer be approved: of the
+// A change of who may approve is made whatever waits for it, and reports what can no longer be approved: of the
 // environment, of the pipeline, and only by who has requested the rollout.
 func TestAChangeOfAccessReportsWhatCannotBeApprovedAnyMore(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (s *shop) finishes(r core.Rollout) (all []event.Data) {
 	return append(all, event.RolloutHealthy{RolloutID: r.ID})
 }
 
-// TestHoleAPassageIsGrantedWithoutItsQuorum: the approval of two is requested, and given by nobody.
+// TestHoleAPassageIsGrantedWithoutItsQuorum: the approval of two is requested, and given by nobody (R4-26).
 func TestHoleAPassageIsGrantedWithoutItsQuorum(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

@@ -325,7 +325,7 @@ func TestAnApprovalOfTheProgramIsOneMoreCondition(t *testing.T) {
 	s.want(s.granted(), []string{"staging", "release", "production"})
 }
 
-// Issue 16, upgrades: a program of an earlier release requests its approvals itself, waits for the answers, and then requests the passage.
+// A program of an earlier release requests its approvals itself, waits for the answers, and then requests the passage.
 func TestAProgramOfAnEarlierReleaseComesToItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -511,7 +511,7 @@ func TestWhatAnHonestProgramReportsIsNoBreachInAnyOrder(t *testing.T) {
 	s.want(len(check.Differences), 0)
 }
 
-// Issue 16, item 7: one row for each condition of a requested passage, with who can end it.
+// One row for each condition of a requested passage, with who can end it.
 func TestWhatAPassageWaitsForHasARowForEachCondition(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

@@ -413,7 +413,7 @@ func TestAbortedIsAStatusOfItsOwnAndAbortIsOfferedOnlyWhereItIsTaken(t *testing.
 	s.want(s.reload(r).Status(), core.RolloutStatus("cancelled"))
 }
 
-// Issue 20, D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs
+// D57: a rollout goes to the first environments of the pipeline only. It asks and waits for nothing behind them, leaves what runs
 // there as it is, and a retry goes where it went.
 func TestARolloutToAPartOfThePipeline(t *testing.T) {
 	t.Parallel()

@@ -487,7 +487,7 @@ func TestLatenessOfSchedules(t *testing.T) {
 	}
 }
 
-// Issue 18, item 6: a change keeps the program, modules, inputs, secrets and labels that it leaves out, and is refused where the schedule
+// A change keeps the program, modules, inputs, secrets and labels that it leaves out, and is refused where the schedule
 // is not the expected version; what is kept is that of the version which is replaced.
 func TestAScheduleIsChangedWithWhatItKeeps(t *testing.T) {
 	t.Parallel()

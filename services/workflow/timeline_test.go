@@ -18,7 +18,7 @@ func timeline(t *testing.T, s *service, req *autoflowv1.GetTimelineRequest) *aut
 	return got
 }
 
-// Issue 18, item 9: branches, what is open, children, errors, inputs and outputs, of a run that waits and of one that has ended.
+// Branches, what is open, children, errors, inputs and outputs, of a run that waits and of one that has ended.
 func TestTheTimelineOfARun(t *testing.T) {
 	t.Parallel()
 	s := start(t)

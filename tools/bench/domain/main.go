@@ -58,8 +58,8 @@ type options struct {
 	// followers is how many consoles follow the organization; 0 leaves that out.
 	followers int
 	// triggers is how many events are sent one by one with few triggers, and with one for each application; 0 leaves that out. pace is how
-	// many are sent a second afterwards, for so many seconds.
-	triggers, pace, paceFor int
+	// many are sent a second afterwards, for so many seconds, and matching of how many one matches a trigger.
+	triggers, pace, paceFor, matching int
 	// open is how many checks are open meanwhile, of which one in a hundred changes each second.
 	open int
 	// data is a folder that keeps the organization for the next time, whose pages are measured as they are; empty for none.
@@ -88,6 +88,7 @@ func main() {
 	flag.IntVar(&o.open, "open", 0, "how many `checks` are open while passages are measured, of which one in a hundred changes each second")
 	flag.IntVar(&o.triggers, "triggers", 0, "how many `events` are sent to triggers, with few of them and with one for each application; 0 for none")
 	flag.IntVar(&o.pace, "pace", 0, "how many `events` a second are sent to triggers afterwards; 0 for none")
+	flag.IntVar(&o.matching, "matching", 1, "of how many `events` at a pace one matches a trigger")
 	flag.IntVar(&o.paceFor, "pace-for", 20, "for how many `seconds`")
 	flag.StringVar(&o.data, "data", "", "keep the organization in this `folder`, and measure its pages, and nothing else, if it has one")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of service and client during the pages, and one of events at a pace beside it, into this `file`")

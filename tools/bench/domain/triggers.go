@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,14 +28,26 @@ const (
 	decidedWithin = 5 * time.Minute
 )
 
-// triggersSQL gives each application from a number on a trigger, which reacts to builds of a branch and of the application alone.
+// triggersSQL gives each application from a number on a trigger of each kind. The one for events reacts to builds of a branch and of the
+// application alone; each schedule is due once in an hour, in every minute a sixtieth of them.
 const triggersSQL = `
-INSERT INTO cd_triggers
-	(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
-SELECT 1, id, 'builds', 'event', 
-	jsonb_build_object('types', jsonb_build_array('build.passed'), 'data', jsonb_build_object('branch', 'main', 'name', name)),
-	true, 'user', 1, 'bench', now()
-FROM cd_applications WHERE id BETWEEN $1 AND $2`
+WITH made AS (
+	INSERT INTO cd_triggers
+		(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+	SELECT 1, a.id, k.kind, k.kind, k.config, true, 'user', 1, 'bench', now()
+	FROM cd_applications a CROSS JOIN LATERAL (VALUES
+		('event', jsonb_build_object('types', jsonb_build_array('build.passed'), 'data', jsonb_build_object('branch', 'main', 'name', a.name))),
+		('schedule', jsonb_build_object('cron', (extract(minute FROM now())::integer + 1 + a.id) % 60 || ' * * * *')),
+		('chain', jsonb_build_object('blocks', jsonb_build_array(jsonb_build_object('applications', jsonb_build_array('nobody'))))),
+		('version', '{}'), ('git', '{}'), ('manual', '{}'), ('drift', '{}')
+	) k (kind, config)
+	WHERE a.id BETWEEN $1 AND $2
+	RETURNING id, application_id, kind
+)
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
+SELECT 1, m.id, 'schedule:' || to_char(d.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), d.at, d.at
+FROM made m CROSS JOIN LATERAL (SELECT date_trunc('minute', now()) + make_interval(mins => (1 + m.application_id % 60)::integer) AS at) d
+WHERE m.kind = 'schedule'`
 
 // triggers measures events with few triggers and with one for each application. The events go to applications that have one.
 func triggers(ctx context.Context, database string, api probe.API, o options, log *slog.Logger) error {
@@ -62,12 +73,12 @@ func triggers(ctx context.Context, database string, api probe.API, o options, lo
 		if _, err := db.Exec(ctx, triggersSQL, from, many); err != nil {
 			return pg.Classify(err, "make triggers")
 		}
-		if _, err := db.Exec(ctx, `ANALYZE cd_triggers, cd_trigger_keys`); err != nil {
+		if _, err := db.Exec(ctx, `ANALYZE cd_triggers, cd_trigger_keys, cd_trigger_signals`); err != nil {
 			return pg.Classify(err, "analyze")
 		}
 		log.WarnContext(ctx, "saved", "triggers", many, "took", clock.System().Now().Sub(began).String())
 		// One after the other: what an event costs by itself. The first ones are for what is read once.
-		alone, err := send(ctx, api, fmt.Sprintf("alone-%d", round), o.triggers, 0, many)
+		alone, err := send(ctx, api, fmt.Sprintf("alone-%d", round), o.triggers, many)
 		if err != nil {
 			return err
 		}
@@ -90,7 +101,7 @@ func triggers(ctx context.Context, database string, api probe.API, o options, lo
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// paced sends events at a steady pace, and waits until all of them are decided about.
+// paced sends events at a steady pace, in batches, and waits until all that matched a trigger are decided about.
 func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applications int) (failed error) {
 	n := o.pace * o.paceFor
 	name := o.profile
@@ -103,14 +114,14 @@ func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applicat
 	}
 	defer func() { failed = errors.Join(failed, end()) }()
 	began := clock.System().Now()
-	took, err := send(ctx, api, "paced", n, o.pace, applications)
+	took, err := sendPaced(ctx, api, n, o, applications)
 	if err != nil {
 		return err
 	}
 	slices.Sort(took)
 	sent := clock.System().Now().Sub(began)
-	fmt.Fprintf(os.Stdout, "events at %d/s, %d triggers: %d in %s, p50 %.1f ms, p95 %.1f ms (goal 100), load %s\n", o.pace, applications, n,
-		sent.Round(time.Millisecond), ms(took[len(took)/2]), ms(took[len(took)*95/100]), probe.Load())
+	fmt.Fprintf(os.Stdout, "events at %d/s, %d triggers, one in %d matches: %d in %s, p50 %.1f ms, p95 %.1f ms (goal 100), load %s\n", o.pace,
+		applications, o.matching, n, sent.Round(time.Millisecond), ms(took[len(took)/2]), ms(took[len(took)*95/100]), probe.Load())
 	late, cancel := context.WithTimeout(ctx, decidedWithin)
 	defer cancel()
 	for {
@@ -135,43 +146,98 @@ func paced(ctx context.Context, db *pgx.Conn, api probe.API, o options, applicat
 	if err != nil {
 		return pg.Classify(err, "read decisions")
 	}
-	fmt.Fprintf(os.Stdout, "of %d events %d were decided about, of %d triggers: p50 %.1f ms, p95 %.1f ms after they came, load %s\n", n, stored,
-		triggers, p50, p95, probe.Load())
+	matched := (n + o.matching - 1) / o.matching
+	fmt.Fprintf(os.Stdout, "of %d events that matched %d were decided about, of %d triggers: p50 %.1f ms, p95 %.1f ms after they came (goal 100), load %s\n",
+		matched, stored, triggers, p50, p95, probe.Load())
+	if stored != matched {
+		return fmt.Errorf("%d events matched; found %d decisions", matched, stored)
+	}
 	return nil
 }
 
-// send sends events, one after the other or at a pace, and returns how long each took. With a pace that counts from when it was due.
-func send(ctx context.Context, api probe.API, name string, n, pace, applications int) ([]time.Duration, error) {
+// tick is how long events are collected that are sent together.
+const tick = 20 * time.Millisecond
+
+// sendPaced sends events at a pace, in batches of those that have become due, and returns how long after that each was stored.
+func sendPaced(ctx context.Context, api probe.API, n int, o options, applications int) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(1)
-	if pace > 0 {
-		group.SetLimit(publishers)
-	}
-	var mu sync.Mutex
+	group.SetLimit(publishers)
 	start := clock.System().Now()
-	for i := range n {
-		due := clock.System().Now()
-		if pace > 0 {
-			due = start.Add(time.Duration(i) * time.Second / time.Duration(pace))
-			if err := clock.Sleep(ctx, clock.System(), due.Sub(clock.System().Now())); err != nil {
+	due := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / time.Duration(o.pace)) }
+	for from := 0; from < n; {
+		now := clock.System().Now()
+		to := from
+		for to < n && to-from < batch && !due(to).After(now) {
+			to++
+		}
+		if to == from {
+			if err := clock.Sleep(ctx, clock.System(), tick); err != nil {
 				break
 			}
+			continue
 		}
+		first := from
 		group.Go(func() error {
-			if pace == 0 {
-				due = clock.System().Now()
-			}
-			if err := sendOne(ctx, api, name, i, 1+i*31%applications); err != nil {
+			matching, err := sendBatch(ctx, api, first, to, o.matching, applications)
+			if err != nil {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			took[i] = clock.System().Now().Sub(due)
+			for i := first; i < to; i++ {
+				if matching[i-first] != (i%o.matching == 0) {
+					return fmt.Errorf("event %d: found reached %t", i, matching[i-first])
+				}
+				took[i] = clock.System().Now().Sub(due(i))
+			}
 			return nil
 		})
+		from = to
 	}
 	return took, group.Wait()
+}
+
+// batch is how many events are sent at once at most.
+const batch = 100
+
+// sendBatch sends events, and returns which of them reached a trigger.
+func sendBatch(ctx context.Context, api probe.API, from, to, matching, applications int) ([]bool, error) {
+	events := make([]map[string]any, 0, to-from)
+	for i := from; i < to; i++ {
+		name := fmt.Sprintf("application-%05d", 1+i/matching*31%applications)
+		if i%matching != 0 {
+			name = fmt.Sprintf("library-%05d", i)
+		}
+		events = append(events, map[string]any{
+			"specversion": "1.0", "id": strconv.Itoa(i), "source": "/ci/paced", "type": "build.passed",
+			"data": map[string]any{"branch": "main", "name": name, "commit": fmt.Sprintf("%040x", i)},
+		})
+	}
+	raw, err := api.Post(ctx, "/v1/triggers/events", "application/cloudevents-batch+json", events)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Events []struct{ Triggers int } }
+	if err := json.Unmarshal(raw, &answer); err != nil || len(answer.Events) != to-from {
+		return nil, fmt.Errorf("found answer %.200s; expected %d deliveries: %w", raw, to-from, err)
+	}
+	reached := make([]bool, to-from)
+	for i, e := range answer.Events {
+		reached[i] = e.Triggers == 1
+	}
+	return reached, nil
+}
+
+// send sends events one after the other, and returns how long each took.
+func send(ctx context.Context, api probe.API, name string, n, applications int) ([]time.Duration, error) {
+	took := make([]time.Duration, n)
+	for i := range n {
+		began := clock.System().Now()
+		if err := sendOne(ctx, api, name, i, 1+i*31%applications); err != nil {
+			return nil, err
+		}
+		took[i] = clock.System().Now().Sub(began)
+	}
+	return took, nil
 }
 
 func sendOne(ctx context.Context, api probe.API, name string, i, application int) error {

@@ -59,15 +59,28 @@ func (a API) Await(ctx context.Context) error {
 
 // Ask sends a document and answers the body. Errors of the API are errors.
 func (a API) Ask(ctx context.Context, query string, variables map[string]any) ([]byte, error) {
-	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	answer, err := a.send(ctx, a.URL, "application/json", map[string]any{"query": query, "variables": variables})
+	if err == nil && bytes.Contains(answer, []byte(`"errors":[{`)) {
+		return nil, fmt.Errorf("answered %.500s", answer)
+	}
+	return answer, err
+}
+
+// Post sends JSON of a media type to a path of the same server, and answers the body.
+func (a API) Post(ctx context.Context, path, media string, content any) ([]byte, error) {
+	return a.send(ctx, strings.TrimSuffix(a.URL, "/graphql")+path, media, content)
+}
+
+func (a API) send(ctx context.Context, to, media string, content any) ([]byte, error) {
+	body, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", media)
 	request.Header.Set("Authorization", "Bearer "+a.Token)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -78,7 +91,7 @@ func (a API) Ask(ctx context.Context, query string, variables map[string]any) ([
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"errors":[{`)) {
+	if response.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("answered %d: %.500s", response.StatusCode, answer)
 	}
 	return answer, nil

@@ -151,7 +151,7 @@ func (w *world) trespasses(ctx context.Context, set client.VersionSet) (client.R
 	return r, w.ExpectCommits(ctx, before, map[string]int{})
 }
 
-// Issue 16, item 2: a driver that never requests a passage, tries every changing Function, forges grants and then reports its end changes
+// A driver that never requests a passage, tries every changing Function, forges grants and then reports its end changes
 // nothing, and the record shows a breach. `make chaos` has the same beside honest rollouts.
 func TestAHostileDriverChangesNothing(t *testing.T) {
 	t.Parallel()

@@ -18,14 +18,18 @@ import (
 )
 
 // EventsPath is the path to which systems send CloudEvents for triggers of kind event: POST by the HTTP protocol binding of CloudEvents
-// 1.0, with the attributes in headers or beside the data.
+// 1.0, with the attributes in headers or beside the data, or a list of such with their attributes.
 const EventsPath = "/v1/triggers/events"
 
 const (
 	// maxEvent is how many bytes the body of an event may have: its data and its attributes.
 	maxEvent = 128 << 10
+	// maxEvents is how many bytes a list of events may have.
+	maxEvents = 1 << 20
 	// inBody is the type of a body that has the attributes beside the data.
 	inBody = "application/cloudevents+json"
+	// inBatch is the type of a body that is a list of events.
+	inBatch = "application/cloudevents-batch+json"
 	// dataType is the attribute for the type of the data.
 	dataType = "datacontenttype"
 	// version is that of CloudEvents.
@@ -34,10 +38,16 @@ const (
 
 // Triggers takes events.
 type Triggers interface {
-	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (trigger.Delivery, error)
+	SendEvents(ctx context.Context, a core.Actor, all []trigger.Event) ([]trigger.Delivery, error)
 }
 
-// eventsHandler gives one event to the triggers that it matches. It is idempotent: an event is decided about once.
+// delivery is where an event went, in the answer.
+type delivery struct {
+	Triggers int `json:"triggers"`
+	Full     int `json:"full"`
+}
+
+// eventsHandler gives events to the triggers that they match. It is idempotent: an event is decided about once.
 func eventsHandler(t Triggers) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := core.ActorFrom(r.Context())
@@ -50,31 +60,67 @@ func eventsHandler(t Triggers) http.Handler {
 			http.Error(w, "found method "+r.Method+"; expected POST", http.StatusMethodNotAllowed)
 			return
 		}
-		e, err := readEvent(w, r)
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // what cannot be read is no batch, and refused below
+		var all []trigger.Event
+		var err error
+		if kind == inBatch {
+			all, err = readBatch(w, r)
+		} else {
+			all = make([]trigger.Event, 1)
+			all[0], err = readEvent(w, r)
+		}
 		if !known(w, "event", err) {
 			return
 		}
-		sent, err := t.SendEvent(r.Context(), actor, e)
+		sent, err := t.SendEvents(r.Context(), actor, all)
 		if !known(w, "event", err) {
 			return
+		}
+		each := make([]delivery, len(sent))
+		for i, d := range sent {
+			each[i] = delivery(d)
+		}
+		var answer any = struct {
+			Events []delivery `json:"events"`
+		}{each}
+		if kind != inBatch {
+			answer = each[0]
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusAccepted)
-		_ = json.NewEncoder(w).Encode(struct { // a client that is gone needs no answer
-			Triggers int `json:"triggers"`
-			Full     int `json:"full"`
-		}{sent.Triggers, sent.Full})
+		_ = json.NewEncoder(w).Encode(answer) // a client that is gone needs no answer
 	})
+}
+
+// readBatch reads a batch of events. Its errors are Invalid.
+func readBatch(w http.ResponseWriter, r *http.Request) ([]trigger.Event, error) {
+	body, err := readBody(w, r, maxEvents)
+	if err != nil {
+		return nil, err
+	}
+	var raw []json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil || raw == nil {
+		return nil, fault.New(fault.Invalid, "found no JSON list; expected one of events, each with specversion, id, source, type and data")
+	}
+	if len(raw) > trigger.MaxBatch {
+		return nil, fault.New(fault.Invalid, "found %d events; expected 1 to %d", len(raw), trigger.MaxBatch)
+	}
+	all := make([]trigger.Event, len(raw))
+	for i, one := range raw {
+		e, err := eventOf(one)
+		if err != nil {
+			return nil, trigger.Numbered(err, i)
+		}
+		all[i] = e
+	}
+	return all, nil
 }
 
 // readEvent reads an event. Its errors are Invalid.
 func readEvent(w http.ResponseWriter, r *http.Request) (trigger.Event, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
-	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-		return trigger.Event{}, fault.New(fault.Invalid, "found more than %d bytes; expected at most that", maxEvent)
-	}
+	body, err := readBody(w, r, maxEvent)
 	if err != nil {
-		return trigger.Event{}, fault.Because(err, fault.Invalid, "the body ended early")
+		return trigger.Event{}, err
 	}
 	given := r.Header.Values("Content-Type")
 	kind := ""
@@ -92,6 +138,18 @@ func readEvent(w http.ResponseWriter, r *http.Request) (trigger.Event, error) {
 			kind, inBody)
 	}
 	return eventIn(r.Header, kind, body)
+}
+
+// readBody reads what was sent.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return nil, fault.New(fault.Invalid, "found more than %d bytes; expected at most that", limit)
+	}
+	if err != nil {
+		return nil, fault.Because(err, fault.Invalid, "the body ended early")
+	}
+	return body, nil
 }
 
 // eventIn reads an event that has its attributes in headers, and its data in the body.

@@ -25,7 +25,7 @@ func (s *server) ListFunctions(_ context.Context, r *autoflowv1.ListFunctionsReq
 	}}, nil
 }
 
-// Issue 18, item 1: Functions are shown as the engine reports them, those of workers with their schemas.
+// Functions are shown as the engine reports them, those of workers with their schemas.
 func TestFunctionsAreReportedAsTheEngineReportsThem(t *testing.T) {
 	t.Parallel()
 	e := connect(t, &server{})

@@ -87,7 +87,7 @@ func (s *server) DeleteSchedule(_ context.Context, r *autoflowv1.DeleteScheduleR
 	return &autoflowv1.DeleteScheduleResponse{}, nil
 }
 
-// Issue 18, item 6: what is registered, backfilled and deleted is what the engine is asked for; a change keeps what it does not name, and
+// What is registered, backfilled and deleted is what the engine is asked for; a change keeps what it does not name, and
 // is of the version that was read.
 func TestSchedulesAreRegisteredAsTheyAreGiven(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestSchedulesAreRegisteredAsTheyAreGiven(t *testing.T) {
 	}
 }
 
-// Issue 18, item 1: schedules are shown as the engine reports them.
+// Schedules are shown as the engine reports them.
 func TestSchedulesAreReportedAsTheEngineReportsThem(t *testing.T) {
 	t.Parallel()
 	s := &server{}

@@ -168,7 +168,7 @@ func TestRunsAreReportedAsTheEngineReportsThem(t *testing.T) {
 	}
 }
 
-// Issue 18, items 6 and 7: lists and counts have the conditions of the engine's own.
+// Lists and counts have the conditions of the engine's own.
 func TestConditionsOfAListReachTheEngine(t *testing.T) {
 	t.Parallel()
 	s := &server{}

@@ -263,6 +263,8 @@ type ReachedTrigger struct {
 	Trigger
 	// Pending is how much it has to decide about.
 	Pending int
+	// Cause identifies the event to it.
+	Cause string
 	// Edit is what the event has it edit; nil for nothing.
 	Edit *TriggerEdit
 }

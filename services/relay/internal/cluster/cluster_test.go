@@ -263,7 +263,7 @@ func TestAwaitChangeWithoutAWatchDoesNotSpin(t *testing.T) {
 	}
 }
 
-// Issue 20: a field of another manager is an error that names both, unlike a conflict that is worth another attempt.
+// A field of another manager is an error that names both, unlike a conflict that is worth another attempt.
 func TestAConflictNamesFieldAndManager(t *testing.T) {
 	t.Parallel()
 	ref := core.Ref{Kind: core.Kind{APIVersion: "apps/v1", Kind: "Deployment"}, Namespace: "shop", Name: "api"}
@@ -326,7 +326,7 @@ func TestTheEndOfALog(t *testing.T) {
 	}
 }
 
-// Issue 20: a selection of any size is read page by page, and from the first again when the API server has forgotten where a page ended.
+// A selection of any size is read page by page, and from the first again when the API server has forgotten where a page ended.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	page := func(name, next string) string {

@@ -269,7 +269,7 @@ func applyArgs(more string, objects ...string) string {
 	return `{"agent_id":42,"namespace":"shop"` + more + `,"objects":[` + strings.Join(objects, ",") + `]}`
 }
 
-// Issue 20: two calls with the same objects change the cluster once, and what the owner no longer has is pruned; what belongs to others,
+// Two calls with the same objects change the cluster once, and what the owner no longer has is pruned; what belongs to others,
 // what others have copied the label to, and what asks to be kept stays.
 func TestApplyAndPrune(t *testing.T) {
 	t.Parallel()

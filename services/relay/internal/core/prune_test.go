@@ -30,7 +30,7 @@ func namesOf(t *testing.T, answer Answer, list string) (names []string, together
 	return names, len(names) + more
 }
 
-// Issue 20, D53: everything that the owner no longer has is pruned, however many objects it has by then, also if the cluster does not say
+// D53: everything that the owner no longer has is pruned, however many objects it has by then, also if the cluster does not say
 // all of them at the first attempt. A call counts each once.
 func TestPruneSeesAllObjectsOfTheOwner(t *testing.T) {
 	t.Parallel()

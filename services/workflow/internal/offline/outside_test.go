@@ -38,7 +38,7 @@ func (h *harbour) Next(_ time.Time, wants []history.Want) (history.Event, bool) 
 
 func (h *harbour) Arrived(time.Time, history.Event) { h.arrived = true }
 
-// Issue 18, item 9: a world with a life of its own acts when its time comes, and what a program does to it happens once, whatever crashes.
+// A world with a life of its own acts when its time comes, and what a program does to it happens once, whatever crashes.
 func TestAWorldOutsideActsByItself(t *testing.T) {
 	t.Parallel()
 	source := `def main():

@@ -137,7 +137,7 @@ func (c commands) set() *cobra.Command {
 			return c.printOne(one)
 		})
 	command.WordFlag(cmd, &kind, "kind", "version", "the kind; `lockstep trigger kinds` describes them",
-		[]string{"version", "manual", "drift", "schedule", "event"})
+		[]string{"version", "git", "manual", "drift", "schedule", "event", "chain"})
 	cmd.Flags().StringArrayVar((*[]string)(&set), "set", nil, "a field of its configuration, as `field=value`; lists and objects as JSON; repeatable")
 	cmd.Flags().BoolVar(&off, "off", false, "save it switched off")
 	reasoned(cmd, &reason)

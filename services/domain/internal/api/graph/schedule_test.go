@@ -97,7 +97,7 @@ func (r *runs) set(paused bool, what string) error {
 	return nil
 }
 
-// Issue 18, item 1: schedules are looked at by everybody, and paused, resumed and triggered by those who configure.
+// Schedules are looked at by everybody, and paused, resumed and triggered by those who configure.
 func TestSchedulesAreLookedAtAndOperated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -173,7 +173,7 @@ func TestSchedulesAreLookedAtAndOperated(t *testing.T) {
 	}
 }
 
-// Issue 18, item 6: schedules are registered, changed, backfilled and deleted by those who configure; a change is of the version that was
+// Schedules are registered, changed, backfilled and deleted by those who configure; a change is of the version that was
 // read; what is wrong is reported at the input's field; the journal has what was asked for, and what was refused.
 func TestSchedulesAreMadeAndChanged(t *testing.T) {
 	t.Parallel()
@@ -271,7 +271,7 @@ func TestSchedulesAreMadeAndChanged(t *testing.T) {
 	}
 }
 
-// Issue 18, item 1: an organization sees the Functions of its own workers, with their schemas, beside those of the engine.
+// An organization sees the Functions of its own workers, with their schemas, beside those of the engine.
 func TestFunctionsOfAnOrganizationAreShown(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

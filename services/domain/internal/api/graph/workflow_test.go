@@ -190,7 +190,7 @@ func TestWorkflowsAreLookedAtInTheEngine(t *testing.T) {
 	}
 }
 
-// Issue 18, item 9: the arguments of calls are for those who may interfere with runs.
+// The arguments of calls are for those who may interfere with runs.
 func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -235,7 +235,7 @@ func TestATimelineShowsInputsToThoseWhoMayRetry(t *testing.T) {
 	}
 }
 
-// Issue 18, items 2, 6 and 7: what programs report, who has started whom, and conditions with a number.
+// What programs report, who has started whom, and conditions with a number.
 func TestWorkflowsShowStatusAndFamilyAndMeetConditions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -23,8 +23,12 @@ const (
 	maxEventData = 64 << 10
 	// maxLeaves is how many members of an event's data conditions may name: each is looked up.
 	maxLeaves = 2000
+	// maxBatchLeaves is how many those of a batch may be together.
+	maxBatchLeaves = 5000
 	// maxPending is the most undecided signals that a trigger may have.
 	maxPending = 500
+	// MaxBatch is how many events are sent at once at most.
+	MaxBatch = 100
 )
 
 // Event is a CloudEvent as triggers see it.
@@ -77,76 +81,175 @@ type Delivery struct {
 	Triggers, Full int
 }
 
-// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It is Limited if all of these have too
-// much to decide about.
+// SendEvent is SendEvents with one event.
 func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delivery, error) {
-	var sent Delivery
+	sent, err := u.SendEvents(ctx, a, []Event{e})
+	if len(sent) == 0 {
+		return Delivery{}, err
+	}
+	return sent[0], err
+}
+
+// SendEvents delivers events, at most MaxBatch, to the matching triggers of applications that the actor may deploy, in one transaction, and
+// returns the delivery of each. One that is wrong refuses all. It is Limited if there is one whose triggers all have too much to decide
+// about: the others are delivered nevertheless, and all of them may be sent again.
+func (u *UseCases) SendEvents(ctx context.Context, a core.Actor, events []Event) ([]Delivery, error) {
 	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
-		return sent, err
+		return nil, err
 	}
-	if err := e.check(); err != nil {
-		return sent, err
+	if len(events) == 0 || len(events) > MaxBatch {
+		return nil, fault.New(fault.Invalid, "found %d events; expected 1 to %d", len(events), MaxBatch)
 	}
-	data, err := e.object()
-	if err != nil {
-		return sent, err
+	all := make([]arrival, len(events))
+	keys := keySet{}
+	members := 0
+	for i, e := range events {
+		var err error
+		var n int
+		if all[i], n, err = arrive(e, keys); err != nil {
+			return nil, oneOf(events, i, err)
+		}
+		if members += n; members > maxBatchLeaves {
+			return nil, fault.New(fault.Invalid, "found more than %d members that conditions may name in the first %d events; send fewer at once",
+				maxBatchLeaves, i+1)
+		}
 	}
-	types, details := e.keys(data)
-	if err := checkKeys(details); err != nil {
-		return sent, err
-	}
-	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		sent = Delivery{}
-		all, err := tx.TriggersOfEvent(ctx, a.Organization, types, details, maxPending)
+	types, details := keys.columns()
+	var sent []Delivery
+	err := core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
+		sent = make([]Delivery, len(all))
+		candidates, err := tx.TriggersOfEvents(ctx, a.Organization, types, details, maxPending)
 		if err != nil {
 			return err
 		}
-		reached, full, err := u.reached(ctx, tx, a, e, data, all)
-		sent = Delivery{Triggers: len(reached), Full: full}
-		if err != nil || len(reached) == 0 {
-			return err
+		var signals []core.ReachedTrigger
+		for _, t := range candidates {
+			reached, err := u.reached(ctx, tx, a, t, all, sent)
+			if err != nil {
+				return err
+			}
+			signals = append(signals, reached...)
 		}
-		return tx.AddEvents(ctx, e.cause(), u.clock.Now(), reached)
+		if len(signals) == 0 {
+			return nil
+		}
+		return tx.AddEvents(ctx, u.clock.Now(), signals)
 	})
-	u.wake()
-	if err == nil && sent.Triggers == 0 && sent.Full > 0 {
-		err = fault.New(fault.Limited, "each of the %d triggers that it matches has %d events to decide about; send the event again later",
-			sent.Full, maxPending)
+	if err != nil {
+		return nil, err
 	}
-	return sent, err
+	u.wake()
+	for i, d := range sent {
+		if d.Triggers == 0 && d.Full > 0 {
+			return sent, oneOf(events, i, fault.New(fault.Limited,
+				"each of the %d triggers that it matches has %d events to decide about; send the event again later", d.Full, maxPending))
+		}
+	}
+	return sent, nil
 }
 
-// reached returns those of some triggers that match an event and decide about it, and how many match but have too much to decide about.
-func (u *UseCases) reached(
-	ctx context.Context, tx Tx, a core.Actor, e Event, data map[string]any, all []core.ReachedTrigger,
-) (some []core.ReachedTrigger, full int, err error) {
-	everywhere := a.May(core.ActionSendEvent) == nil
-	for _, r := range all {
-		c, err := u.read(r.Kind, r.Config)
-		if err != nil || !c.matches(e, data) { // what cannot be read is decided about by nobody
-			continue
-		}
-		if !everywhere {
-			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, r.ApplicationID)
-			if err != nil {
-				return nil, 0, err
-			}
-			if a.MayIn(core.ActionSendEvent, targets...) != nil {
-				continue
-			}
-		}
-		if r.Pending >= maxPending {
-			full++
-			continue
-		}
-		if c.Edit != nil {
-			if r.Edit, err = c.Edit.prepare(r.Trigger, e, data); err != nil {
-				r.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
-			}
-		}
-		some = append(some, r)
+// oneOf says which of some events an error is about, if there are several.
+func oneOf(events []Event, i int, err error) error {
+	if len(events) == 1 {
+		return err
 	}
-	return some, full, nil
+	return Numbered(err, i)
+}
+
+// arrival is an event that was read.
+type arrival struct {
+	Event
+
+	cause string
+	data  map[string]any
+}
+
+// arrive reads an event, adds its keys to those of others, and returns how many members of its data have one.
+func arrive(e Event, keys keySet) (at arrival, members int, err error) {
+	at = arrival{Event: e, cause: e.cause()}
+	if err = e.check(); err == nil {
+		at.data, err = e.object()
+	}
+	if err != nil {
+		return at, 0, err
+	}
+	types, details := e.keys(at.data)
+	if err := checkKeys(details); err != nil {
+		return at, 0, err
+	}
+	keys.add(types, details)
+	return at, len(details), nil
+}
+
+// keySet has pairs of keys, one of a type and one of a detail, each once: a trigger that may match an event has one of the event's pairs.
+type keySet map[[2]string]struct{}
+
+func (s keySet) add(types, details []string) {
+	for _, t := range types {
+		for _, d := range details {
+			s[[2]string{t, d}] = struct{}{}
+		}
+	}
+}
+
+// columns returns the pairs as the store takes them, in no order.
+func (s keySet) columns() (types, details []string) {
+	types, details = make([]string, 0, len(s)), make([]string, 0, len(s))
+	for pair := range s {
+		types, details = append(types, pair[0]), append(details, pair[1])
+	}
+	return types, details
+}
+
+// Numbered says which event of a batch an error is about.
+func Numbered(err error, i int) error {
+	found := fault.FieldsOf(err)
+	if len(found) == 0 {
+		return fault.Because(err, fault.ClassOf(err), "/%d: %s", i, fault.Public(err))
+	}
+	named := make([]fault.Field, len(found))
+	for n, f := range found {
+		named[n] = fault.Field{Name: fmt.Sprintf("/%d%s", i, f.Name), Problem: f.Problem}
+	}
+	return fault.InvalidFields(named...)
+}
+
+// reached returns what a trigger decides about: those of the events that match, each with its edit. It adds to their deliveries. What cannot
+// be read is decided about by nobody.
+func (u *UseCases) reached(
+	ctx context.Context, tx Tx, a core.Actor, t core.ReachedTrigger, events []arrival, sent []Delivery,
+) (some []core.ReachedTrigger, err error) {
+	c, err := u.read(t.Kind, t.Config)
+	if err != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+	asked := a.May(core.ActionSendEvent) == nil
+	for i, e := range events {
+		if !c.matches(e.Event, e.data) {
+			continue
+		}
+		if !asked {
+			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, t.ApplicationID)
+			if err != nil || a.MayIn(core.ActionSendEvent, targets...) != nil {
+				return nil, err
+			}
+			asked = true
+		}
+		if t.Pending >= maxPending {
+			sent[i].Full++
+			continue
+		}
+		sent[i].Triggers++
+		t.Pending++
+		one := t
+		if one.Cause = e.cause; c.Edit != nil {
+			if one.Edit, err = c.Edit.prepare(t.Trigger, e.Event, e.data); err != nil {
+				one.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
+			}
+		}
+		some = append(some, one)
+	}
+	return some, nil
 }
 
 // object reads the data. Numbers stay as they are written: those of builds are longer than a floating-point number is exact.

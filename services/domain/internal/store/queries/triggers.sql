@@ -24,15 +24,15 @@ ORDER BY application_id, name;
 -- name: TriggersOfKind :many
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
 
--- name: TriggersOfEvent :many
--- Those that an event may match, by its keys, and how much each has to decide about: what they have beside the rarest condition is for the
--- caller to compare.
+-- name: TriggersOfEvents :many
+-- Those that one of some events may match, by the pairs of their keys, and how much each has to decide about: what they have beside the
+-- rarest condition is for the caller to compare.
 SELECT sqlc.embed(t), (SELECT count(*) FROM (
     SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT @most
 ) p) AS pending
 FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
-    SELECT k.trigger_id FROM cd_trigger_keys k
-    WHERE k.organization_id = @organization_id AND k.type_key = ANY(@types::text[]) AND k.detail_key = ANY(@details::text[])
+    SELECT k.trigger_id FROM (SELECT unnest(@types::text[]) AS type_key, unnest(@details::text[]) AS detail_key) p
+    JOIN cd_trigger_keys k ON k.organization_id = @organization_id AND k.type_key = p.type_key AND k.detail_key = p.detail_key
 ) ORDER BY t.id;
 
 -- name: SignalApplications :exec
@@ -62,8 +62,9 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: InsertEvents :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit)
-SELECT @organization_id, n.trigger_id, @cause, @at, @at, NULLIF(n.edit, '')::jsonb
-FROM (SELECT unnest(@triggers::bigint[]) AS trigger_id, unnest(@edits::text[]) AS edit) n
+SELECT @organization_id, n.trigger_id, n.cause, @at, @at, NULLIF(n.edit, '')::jsonb
+FROM (SELECT unnest(@triggers::bigint[]) AS trigger_id, unnest(@causes::text[]) AS cause, unnest(@edits::text[]) AS edit) n
+ORDER BY n.trigger_id, n.cause -- as all do, so that none waits for another that waits for it
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: SaveSignalEdit :exec

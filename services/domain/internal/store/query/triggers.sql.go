@@ -133,25 +133,26 @@ func (q *Queries) ForgetSignals(ctx context.Context, before time.Time, most int3
 
 const insertEvents = `-- name: InsertEvents :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit)
-SELECT $1, n.trigger_id, $2, $3, $3, NULLIF(n.edit, '')::jsonb
-FROM (SELECT unnest($4::bigint[]) AS trigger_id, unnest($5::text[]) AS edit) n
+SELECT $1, n.trigger_id, n.cause, $2, $2, NULLIF(n.edit, '')::jsonb
+FROM (SELECT unnest($3::bigint[]) AS trigger_id, unnest($4::text[]) AS cause, unnest($5::text[]) AS edit) n
+ORDER BY n.trigger_id, n.cause -- as all do, so that none waits for another that waits for it
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 `
 
 type InsertEventsParams struct {
 	OrganizationID int64
-	Cause          string
 	At             time.Time
 	Triggers       []int64
+	Causes         []string
 	Edits          []string
 }
 
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
 	_, err := q.db.Exec(ctx, insertEvents,
 		arg.OrganizationID,
-		arg.Cause,
 		arg.At,
 		arg.Triggers,
+		arg.Causes,
 		arg.Edits,
 	)
 	return err
@@ -765,32 +766,32 @@ func (q *Queries) TriggersByApplication(ctx context.Context, organizationID int6
 	return items, nil
 }
 
-const triggersOfEvent = `-- name: TriggersOfEvent :many
+const triggersOfEvents = `-- name: TriggersOfEvents :many
 SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at, (SELECT count(*) FROM (
     SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT $1
 ) p) AS pending
 FROM cd_triggers t WHERE t.organization_id = $2 AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
-    SELECT k.trigger_id FROM cd_trigger_keys k
-    WHERE k.organization_id = $2 AND k.type_key = ANY($3::text[]) AND k.detail_key = ANY($4::text[])
+    SELECT k.trigger_id FROM (SELECT unnest($3::text[]) AS type_key, unnest($4::text[]) AS detail_key) p
+    JOIN cd_trigger_keys k ON k.organization_id = $2 AND k.type_key = p.type_key AND k.detail_key = p.detail_key
 ) ORDER BY t.id
 `
 
-type TriggersOfEventParams struct {
+type TriggersOfEventsParams struct {
 	Most           int32
 	OrganizationID int64
 	Types          []string
 	Details        []string
 }
 
-type TriggersOfEventRow struct {
+type TriggersOfEventsRow struct {
 	Trigger Trigger
 	Pending int64
 }
 
-// Those that an event may match, by its keys, and how much each has to decide about: what they have beside the rarest condition is for the
-// caller to compare.
-func (q *Queries) TriggersOfEvent(ctx context.Context, arg TriggersOfEventParams) ([]TriggersOfEventRow, error) {
-	rows, err := q.db.Query(ctx, triggersOfEvent,
+// Those that one of some events may match, by the pairs of their keys, and how much each has to decide about: what they have beside the
+// rarest condition is for the caller to compare.
+func (q *Queries) TriggersOfEvents(ctx context.Context, arg TriggersOfEventsParams) ([]TriggersOfEventsRow, error) {
+	rows, err := q.db.Query(ctx, triggersOfEvents,
 		arg.Most,
 		arg.OrganizationID,
 		arg.Types,
@@ -800,9 +801,9 @@ func (q *Queries) TriggersOfEvent(ctx context.Context, arg TriggersOfEventParams
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TriggersOfEventRow
+	var items []TriggersOfEventsRow
 	for rows.Next() {
-		var i TriggersOfEventRow
+		var i TriggersOfEventsRow
 		if err := rows.Scan(
 			&i.Trigger.OrganizationID,
 			&i.Trigger.ID,

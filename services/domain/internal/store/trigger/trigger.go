@@ -109,13 +109,13 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 	}, trigger)
 }
 
-// TriggersOfEvent implements trigger.Tx.
-func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
-	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.TriggersOfEventRow, error) {
-		return q.TriggersOfEvent(ctx, query.TriggersOfEventParams{
+// TriggersOfEvents implements trigger.Tx.
+func (r Reads) TriggersOfEvents(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
+	return read(ctx, r, organization, "triggers of events", func(q *query.Queries) ([]query.TriggersOfEventsRow, error) {
+		return q.TriggersOfEvents(ctx, query.TriggersOfEventsParams{
 			OrganizationID: organization, Types: types, Details: details, Most: int32(most),
 		})
-	}, func(row query.TriggersOfEventRow) core.ReachedTrigger {
+	}, func(row query.TriggersOfEventsRow) core.ReachedTrigger {
 		return core.ReachedTrigger{Trigger: trigger(row.Trigger), Pending: int(row.Pending)}
 	})
 }
@@ -232,8 +232,8 @@ func (w Writes) AddSignal(ctx context.Context, trigger int64, cause string, at, 
 }
 
 // AddEvents implements trigger.Tx.
-func (w Writes) AddEvents(ctx context.Context, cause string, at time.Time, all []core.ReachedTrigger) error {
-	p := query.InsertEventsParams{OrganizationID: w.Entered, Cause: cause, At: at}
+func (w Writes) AddEvents(ctx context.Context, at time.Time, all []core.ReachedTrigger) error {
+	p := query.InsertEventsParams{OrganizationID: w.Entered, At: at}
 	for _, r := range all {
 		edit := ""
 		if r.Edit != nil {
@@ -243,7 +243,7 @@ func (w Writes) AddEvents(ctx context.Context, cause string, at time.Time, all [
 			}
 			edit = string(text)
 		}
-		p.Triggers, p.Edits = append(p.Triggers, r.ID), append(p.Edits, edit)
+		p.Triggers, p.Causes, p.Edits = append(p.Triggers, r.ID), append(p.Causes, r.Cause), append(p.Edits, edit)
 	}
 	return pg.Classify(w.Q.InsertEvents(ctx, p), "signal %d triggers", len(all))
 }

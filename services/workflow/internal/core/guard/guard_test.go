@@ -387,7 +387,7 @@ type owning struct{ act }
 
 func (owning) Owned() bool { return true }
 
-// Issue 20: whose objects a call changes follows from the passage that opens it, never from what the program says. Cluster-scoped objects
+// Whose objects a call changes follows from the passage that opens it, never from what the program says. Cluster-scoped objects
 // belong to every environment of the cluster, so no run changes them past a protected one.
 func TestTheOwnerOfObjects(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ func story(parts ...any) (all []string) {
 	return all
 }
 
-// Issue 20: images are committed to files, and a deployment is healthy once the status of the commit is.
+// Images are committed to files, and a deployment is healthy once the status of the commit is.
 func TestFilesAreCommitted(t *testing.T) {
 	t.Parallel()
 	w := gitShop(t)

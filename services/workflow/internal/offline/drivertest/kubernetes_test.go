@@ -135,7 +135,7 @@ func plainInputs(edit func(config object)) object {
 	})
 }
 
-// Issue 20: objects are applied with the images of the versions by digest, as of one commit, and are healthy once all of them are current.
+// Objects are applied with the images of the versions by digest, as of one commit, and are healthy once all of them are current.
 // The cluster is looked at soon at first, then less often.
 func TestObjectsAreApplied(t *testing.T) {
 	t.Parallel()

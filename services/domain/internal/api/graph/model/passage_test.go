@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// Issue 16, item 7: whatever condition the domain records, the schema has a kind and a status for it.
+// Whatever condition the domain records, the schema has a kind and a status for it.
 func TestEveryConditionOfAPassageIsInTheSchema(t *testing.T) {
 	t.Parallel()
 	statuses := map[model.PassageConditionStatus]bool{}

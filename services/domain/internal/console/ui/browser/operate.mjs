@@ -79,6 +79,9 @@ test('a policy set from a template: what is wrong is shown where it is, what fit
   await page.keyboard.type('\n@id("small")\nforbid (principal, action == Action::"environment.enter", resource)\nwhen { context.weig')
   await page.getByRole('option', { name: /^weight/ }).waitFor()
   await shot(page, 'policy-completion-light')
+  // Until the list has been there for 75 ms, Enter is for the text (interactionDelay of CodeMirror).
+  const shown = Date.now()
+  await until('the list takes keys', () => Date.now() - shown > 75)
   await page.keyboard.press('Enter')
   assert.match(await editor.textContent(), /context\.weight/)
   await page.keyboard.type(' == "much" };')

@@ -203,8 +203,8 @@ test('a member subscribes, is sent what happens in the own direct channel, sends
   await check(page, 'a subscription')
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
   await page.getByRole('row', { name: /asked/ }).waitFor()
-  const id = await rollTo(stack, 'set-4')
-  const row = page.getByRole('region', { name: 'Sent to you' }).getByRole('row', { name: /shop: rollout to set-4/ })
+  const id = await rollTo(stack, 'set-1')
+  const row = page.getByRole('region', { name: 'Sent to you' }).getByRole('row', { name: /shop: rollout to set-1/ })
   await until('the message', async () => {
     await page.reload()
     await page.getByRole('heading', { name: 'Sent to you' }).waitFor()

@@ -111,7 +111,7 @@ test('a failed rollout says when it is rolled back automatically, until that is 
   assert.equal(await course.getByText('release').count(), 0, 'an approval before what is skipped')
   await page.locator('.page-head .chip').getByText('Completed').waitFor({ timeout: 120_000 })
   // The row of the journal is in the journal: "skip" was once the class of the link to the page's content, which is taken out of the flow.
-  const [row, journal] = await Promise.all([page.locator('.entry').filter({ hasText: 'skipped an environment' }).boundingBox(), page.getByLabel('Journal, newest first').boundingBox()])
+  const [row, journal] = await Promise.all([page.locator('.entry').filter({ hasText: 'skipped a part' }).boundingBox(), page.getByLabel('Journal, newest first').boundingBox()])
   assert.ok(row.x >= journal.x && row.width > journal.width / 2, `found the row at ${JSON.stringify(row)}, the journal at ${JSON.stringify(journal)}`)
   await check(page, 'a rollback that skips an environment')
   await shot(page, 'rollback-skips-light')

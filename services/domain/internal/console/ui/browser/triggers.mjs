@@ -87,6 +87,7 @@ test('R4-26: a pause and a job that a rollout leaves out say so, with the reason
     if (rollout?.flowDefinition?.definition && rollout.journal) {
       const skip_on = { paths: ['docs/**'] }
       const [first, ...others] = rollout.flowDefinition.definition.steps
+      first.before = [{ name: 'migrate', skip_on }]
       rollout.flowDefinition.definition.steps = [first, { type: 'pause', name: 'soak', duration: 60, skip_on }, { type: 'pause', duration: 5 }, ...others]
       const row = rollout.journal.nodes[0]
       const left = (reason) => ({ ...row, subject: rollout.id, event: 'skip', reason, gateId: null })
