@@ -178,7 +178,12 @@ func arrive(e Event, keys keySet) (at arrival, members int, err error) {
 		return at, 0, err
 	}
 	keys.add(types, details)
-	return at, len(details), nil
+	for _, d := range details {
+		if strings.HasPrefix(d, ofData) {
+			members++
+		}
+	}
+	return at, members, nil
 }
 
 // keySet has pairs of keys, one of a type and one of a detail, each once: a trigger that may match an event has one of the event's pairs.
@@ -338,6 +343,9 @@ func beginnings(text string) []string {
 // maxDepth is how deep a member of an event's data may be that a condition names.
 const maxDepth = 10
 
+// ofData begins the key of a member of an event's data.
+const ofData = "d"
+
 // leaves adds the keys of the members of an event's data that conditions may name.
 func leaves(all []string, data map[string]any, path string, depth int) []string {
 	for name, value := range data {
@@ -348,7 +356,7 @@ func leaves(all []string, data map[string]any, path string, depth int) []string 
 			if inner, is := value.(map[string]any); is && depth > 1 {
 				all = leaves(all, inner, at+".", depth-1)
 			} else if text, is := member(data, name); is && len(text) <= maxPattern && !strings.Contains(text, "\x00") {
-				all = append(all, "d"+at+"="+text)
+				all = append(all, ofData+at+"="+text)
 			}
 		}
 	}
