@@ -266,6 +266,7 @@ func TestABatchIsTakenOrRefusedAsAWhole(t *testing.T) {
 		`[]`:                "found 0 events; expected 1 to 100",
 		`[` + right + `,`:   "found no JSON list",
 		`[` + right + `,7]`: "/1: found no JSON object",
+		`[{"specversion":"1.0","type":"t","source":"/ci","id":""}]`:                           "/0/id: found 0 bytes",
 		`[` + right + `,{"specversion":"0.3","type":"t","source":"/ci","id":"2"}]`:            "/1/specversion: found",
 		`[` + right + `,{"specversion":"1.0","type":"t","source":"/ci","id":""}]`:             "/1/id: found 0 bytes",
 		`[` + right + `,{"specversion":"1.0","type":"t","source":"/ci","id":"2","data":[1]}]`: "/1/data: found no JSON object",
@@ -285,24 +286,75 @@ func TestABatchIsTakenOrRefusedAsAWhole(t *testing.T) {
 	w.want(w.rolloutCount(), 0)
 }
 
-// D58: a batch in which one event finds its trigger full delivers the others, and says which one has to be sent again.
+// D58: a batch in which one event finds its trigger full delivers the others, and says which one has to be sent again. What a trigger has
+// already takes no room: what was answered once is answered again.
 func TestABatchFillsATriggerUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
 	w.trigger(core.TriggerEvent, `{"types":["t"]}`)
 	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state)
-		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 499) n WHERE kind =
+		SELECT organization_id, id, 'event:/ci/full-' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 497) n WHERE kind =
 			'event'`)
 	w.ok(err)
 	header := map[string]string{"Content-Type": "application/cloudevents-batch+json"}
 	one := func(id string) string {
 		return fmt.Sprintf(`{"specversion":"1.0","type":"t","source":"/ci","id":%q}`, id)
 	}
-	code, answer := w.sent(http.MethodPost, "deploys", header, "["+one("a")+","+one("b")+"]")
-	if code != http.StatusTooManyRequests || !strings.Contains(answer, "/1: each of the 1 triggers") {
-		t.Errorf("found %d %s", code, answer)
+	send := func(code int, want string, ids ...string) {
+		t.Helper()
+		all := make([]string, len(ids))
+		for i, id := range ids {
+			all[i] = one(id)
+		}
+		found, answer := w.sent(http.MethodPost, "deploys", header, "["+strings.Join(all, ",")+"]")
+		if found != code || !strings.Contains(answer, want) {
+			t.Errorf("%v: found %d %s; expected %d %s", ids, found, answer, code, want)
+		}
+	}
+	const reached = `{"triggers":1,"full":0}`
+	send(202, `{"events":[`+reached+`,`+reached+`]}`, "a", "b")
+	send(202, `{"events":[`+reached+`,`+reached+`]}`, "a", "b")
+	send(202, `{"events":[`+reached+`,`+reached+`,`+reached+`,`+reached+`]}`, "c", "c", "a", "c")
+	send(429, "/2: each of the 1 triggers", "c", "b", "d")
+	send(202, `{"events":[`+reached+`,`+reached+`]}`, "a", "c")
+	if code, answer := w.sent(http.MethodPost, "deploys", map[string]string{"Content-Type": "application/cloudevents+json"}, one("b")); code != 202 {
+		t.Errorf("one that it has: found %d %s", code, answer)
 	}
 	var kept []string
-	w.ok(w.pool.QueryRow(t.Context(), `SELECT array_agg(cause) FROM cd_trigger_signals WHERE cause NOT LIKE '%full%' AND cause LIKE 'event:%'`).Scan(&kept))
-	w.want(kept, []string{"event:/ci/a"})
+	w.ok(w.pool.QueryRow(t.Context(), `SELECT array_agg(cause ORDER BY id) FROM cd_trigger_signals WHERE cause ~ '^event:/ci/.$'`).Scan(&kept))
+	w.want(kept, []string{"event:/ci/a", "event:/ci/b", "event:/ci/c"})
+}
+
+// D58: what a batch makes is bounded by what it makes, not only by what is in it; one event reaches as many triggers as it matches.
+func TestABatchThatReachesTooMuchIsRefused(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["t"]}`)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_triggers
+			(organization_id, application_id, name, kind, config, enabled, principal_type, principal_id, principal_name, changed_at)
+		SELECT organization_id, application_id, 'other-' || n, kind, config, enabled, principal_type, principal_id, principal_name, changed_at
+		FROM cd_triggers, generate_series(1, 119) n WHERE kind = 'event'`)
+	w.ok(err)
+	send := func(n, code int, want string) {
+		t.Helper()
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(`{"specversion":"1.0","type":"t","source":"/ci","id":"%d"}`, i)
+		}
+		found, answer := w.sent(http.MethodPost, "deploys", map[string]string{"Content-Type": "application/cloudevents-batch+json"},
+			"["+strings.Join(all, ",")+"]")
+		if found != code || !strings.Contains(answer, want) {
+			t.Errorf("%d events: found %d %.300s; expected %d %s", n, found, answer, code, want)
+		}
+	}
+	count := func(want int) {
+		t.Helper()
+		var n int
+		w.ok(w.pool.QueryRow(t.Context(), `SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'event:%'`).Scan(&n))
+		w.want(n, want)
+	}
+	send(17, 400, "reach more than 2000 triggers together; send fewer at once")
+	count(0)
+	send(16, 202, `{"triggers":120,"full":0}`)
+	count(16 * 120)
 }

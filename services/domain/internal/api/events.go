@@ -38,6 +38,7 @@ const (
 
 // Triggers takes events.
 type Triggers interface {
+	SendEvent(ctx context.Context, a core.Actor, e trigger.Event) (trigger.Delivery, error)
 	SendEvents(ctx context.Context, a core.Actor, all []trigger.Event) ([]trigger.Delivery, error)
 }
 
@@ -61,35 +62,44 @@ func eventsHandler(t Triggers) http.Handler {
 			return
 		}
 		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // what cannot be read is no batch, and refused below
-		var all []trigger.Event
-		var err error
+		send := sendOne
 		if kind == inBatch {
-			all, err = readBatch(w, r)
-		} else {
-			all = make([]trigger.Event, 1)
-			all[0], err = readEvent(w, r)
+			send = sendBatch
 		}
+		answer, err := send(t, w, r, actor)
 		if !known(w, "event", err) {
 			return
-		}
-		sent, err := t.SendEvents(r.Context(), actor, all)
-		if !known(w, "event", err) {
-			return
-		}
-		each := make([]delivery, len(sent))
-		for i, d := range sent {
-			each[i] = delivery(d)
-		}
-		var answer any = struct {
-			Events []delivery `json:"events"`
-		}{each}
-		if kind != inBatch {
-			answer = each[0]
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusAccepted)
 		_ = json.NewEncoder(w).Encode(answer) // a client that is gone needs no answer
 	})
+}
+
+// sendOne sends one event, and returns the answer.
+func sendOne(t Triggers, w http.ResponseWriter, r *http.Request, actor core.Actor) (any, error) {
+	e, err := readEvent(w, r)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := t.SendEvent(r.Context(), actor, e)
+	return delivery(sent), err
+}
+
+// sendBatch sends a batch, and returns the answer.
+func sendBatch(t Triggers, w http.ResponseWriter, r *http.Request, actor core.Actor) (any, error) {
+	all, err := readBatch(w, r)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := t.SendEvents(r.Context(), actor, all)
+	answer := struct {
+		Events []delivery `json:"events"`
+	}{make([]delivery, len(sent))}
+	for i, d := range sent {
+		answer.Events[i] = delivery(d)
+	}
+	return answer, err
 }
 
 // readBatch reads a batch of events. Its errors are Invalid.

@@ -27,8 +27,11 @@ const (
 	maxBatchLeaves = 5000
 	// maxPending is the most undecided signals that a trigger may have.
 	maxPending = 500
-	// MaxBatch is how many events are sent at once at most.
-	MaxBatch = 100
+	// MaxBatch is how many events are sent at once at most, and maxReached how many signals of triggers come of several.
+	MaxBatch   = 100
+	maxReached = 2000
+	// storedAtOnce is how many signals one statement stores.
+	storedAtOnce = 100
 )
 
 // Event is a CloudEvent as triggers see it.
@@ -81,59 +84,41 @@ type Delivery struct {
 	Triggers, Full int
 }
 
-// SendEvent is SendEvents with one event.
+// SendEvent delivers an event to the matching triggers of applications that the actor may deploy. It is Limited if all of these have too
+// much to decide about.
 func (u *UseCases) SendEvent(ctx context.Context, a core.Actor, e Event) (Delivery, error) {
-	sent, err := u.SendEvents(ctx, a, []Event{e})
+	sent, err := u.deliver(ctx, a, []Event{e}, func(err error, _ int) error { return err })
 	if len(sent) == 0 {
 		return Delivery{}, err
 	}
 	return sent[0], err
 }
 
-// SendEvents delivers events, at most MaxBatch, to the matching triggers of applications that the actor may deploy, in one transaction, and
-// returns the delivery of each. One that is wrong refuses all. It is Limited if there is one whose triggers all have too much to decide
-// about: the others are delivered nevertheless, and all of them may be sent again.
+// SendEvents delivers events, at most MaxBatch, in one transaction, and returns the delivery of each. One that is wrong refuses all; its
+// error is Numbered. It is Limited if there is one whose triggers all have too much to decide about: the others are delivered nevertheless,
+// and all of them may be sent again.
 func (u *UseCases) SendEvents(ctx context.Context, a core.Actor, events []Event) ([]Delivery, error) {
+	return u.deliver(ctx, a, events, Numbered)
+}
+
+func (u *UseCases) deliver(ctx context.Context, a core.Actor, events []Event, about func(err error, i int) error) ([]Delivery, error) {
 	if err := a.MaySomewhere(core.ActionSendEvent); err != nil {
 		return nil, err
 	}
-	if len(events) == 0 || len(events) > MaxBatch {
-		return nil, fault.New(fault.Invalid, "found %d events; expected 1 to %d", len(events), MaxBatch)
+	all, err := arrive(events, about)
+	if err != nil {
+		return nil, err
 	}
-	all := make([]arrival, len(events))
-	keys := keySet{}
-	members := 0
-	for i, e := range events {
-		var err error
-		var n int
-		if all[i], n, err = arrive(e, keys); err != nil {
-			return nil, oneOf(events, i, err)
-		}
-		if members += n; members > maxBatchLeaves {
-			return nil, fault.New(fault.Invalid, "found more than %d members that conditions may name in the first %d events; send fewer at once",
-				maxBatchLeaves, i+1)
-		}
-	}
-	types, details := keys.columns()
 	var sent []Delivery
-	err := core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		sent = make([]Delivery, len(all))
-		candidates, err := tx.TriggersOfEvents(ctx, a.Organization, types, details, maxPending)
-		if err != nil {
-			return err
-		}
-		var signals []core.ReachedTrigger
-		for _, t := range candidates {
-			reached, err := u.reached(ctx, tx, a, t, all, sent)
-			if err != nil {
+	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
+		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}}
+		sent = d.sent
+		for _, one := range all {
+			if err := d.ofType(ctx, one); err != nil {
 				return err
 			}
-			signals = append(signals, reached...)
 		}
-		if len(signals) == 0 {
-			return nil
-		}
-		return tx.AddEvents(ctx, u.clock.Now(), signals)
+		return d.store(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -141,69 +126,70 @@ func (u *UseCases) SendEvents(ctx context.Context, a core.Actor, events []Event)
 	u.wake()
 	for i, d := range sent {
 		if d.Triggers == 0 && d.Full > 0 {
-			return sent, oneOf(events, i, fault.New(fault.Limited,
-				"each of the %d triggers that it matches has %d events to decide about; send the event again later", d.Full, maxPending))
+			return sent, about(fault.New(fault.Limited,
+				"each of the %d triggers that it matches has %d events to decide about; send the event again later", d.Full, maxPending), i)
 		}
 	}
 	return sent, nil
 }
 
-// oneOf says which of some events an error is about, if there are several.
-func oneOf(events []Event, i int, err error) error {
-	if len(events) == 1 {
-		return err
-	}
-	return Numbered(err, i)
-}
-
-// arrival is an event that was read.
+// arrival is an event that was read, with its place among those that were sent.
 type arrival struct {
 	Event
 
+	place int
 	cause string
 	data  map[string]any
 }
 
-// arrive reads an event, adds its keys to those of others, and returns how many members of its data have one.
-func arrive(e Event, keys keySet) (at arrival, members int, err error) {
-	at = arrival{Event: e, cause: e.cause()}
-	if err = e.check(); err == nil {
-		at.data, err = e.object()
-	}
-	if err != nil {
-		return at, 0, err
-	}
-	types, details := e.keys(at.data)
-	if err := checkKeys(details); err != nil {
-		return at, 0, err
-	}
-	keys.add(types, details)
-	for _, d := range details {
-		if strings.HasPrefix(d, ofData) {
-			members++
-		}
-	}
-	return at, members, nil
+// arrivals are those of one type, and the keys of triggers that may match one of them.
+type arrivals struct {
+	events         []arrival
+	types, details []string
 }
 
-// keySet has pairs of keys, one of a type and one of a detail, each once: a trigger that may match an event has one of the event's pairs.
-type keySet map[[2]string]struct{}
-
-func (s keySet) add(types, details []string) {
-	for _, t := range types {
+// arrive reads events, and returns them by type.
+func arrive(events []Event, about func(err error, i int) error) ([]*arrivals, error) {
+	if len(events) == 0 || len(events) > MaxBatch {
+		return nil, fault.New(fault.Invalid, "found %d events; expected 1 to %d", len(events), MaxBatch)
+	}
+	var all []*arrivals
+	of := map[string]*arrivals{}
+	members := 0
+	for i, e := range events {
+		at := arrival{Event: e, place: i, cause: e.cause()}
+		err := e.check()
+		if err == nil {
+			at.data, err = e.object()
+		}
+		if err != nil {
+			return nil, about(err, i)
+		}
+		types, details := e.keys(at.data)
+		if err := checkKeys(details); err != nil {
+			return nil, about(err, i)
+		}
 		for _, d := range details {
-			s[[2]string{t, d}] = struct{}{}
+			if strings.HasPrefix(d, ofData) {
+				members++
+			}
 		}
+		if members > maxBatchLeaves {
+			return nil, fault.New(fault.Invalid, "found more than %d members that conditions may name in the first %d events; send fewer at once",
+				maxBatchLeaves, i+1)
+		}
+		one, known := of[e.Type]
+		if !known {
+			one = &arrivals{types: types}
+			of[e.Type], all = one, append(all, one)
+		}
+		one.events, one.details = append(one.events, at), append(one.details, details...)
 	}
-}
-
-// columns returns the pairs as the store takes them, in no order.
-func (s keySet) columns() (types, details []string) {
-	types, details = make([]string, 0, len(s)), make([]string, 0, len(s))
-	for pair := range s {
-		types, details = append(types, pair[0]), append(details, pair[1])
+	for _, one := range all {
+		slices.Sort(one.details)
+		one.details = slices.Compact(one.details)
 	}
-	return types, details
+	return all, nil
 }
 
 // Numbered says which event of a batch an error is about.
@@ -219,42 +205,120 @@ func Numbered(err error, i int) error {
 	return fault.InvalidFields(named...)
 }
 
-// reached returns what a trigger decides about: those of the events that match, each with its edit. It adds to their deliveries. What cannot
-// be read is decided about by nobody.
-func (u *UseCases) reached(
-	ctx context.Context, tx Tx, a core.Actor, t core.ReachedTrigger, events []arrival, sent []Delivery,
-) (some []core.ReachedTrigger, err error) {
-	c, err := u.read(t.Kind, t.Config)
+// delivering is the state of delivering events, in one transaction.
+type delivering struct {
+	u     *UseCases
+	tx    Tx
+	actor core.Actor
+	sent  []Delivery
+	// allowed has, by application, whether the actor may send it events.
+	allowed map[int64]bool
+	// some are those that are to be stored; reached is how many there were, with those that are stored already.
+	some    []core.ReachedTrigger
+	reached int
+}
+
+// ofType delivers events of one type.
+func (d *delivering) ofType(ctx context.Context, all *arrivals) error {
+	candidates, err := d.tx.TriggersOfEvent(ctx, d.actor.Organization, all.types, all.details, maxPending)
 	if err != nil {
-		return nil, nil //nolint:nilerr // see above
+		return err
 	}
-	asked := a.May(core.ActionSendEvent) == nil
-	for i, e := range events {
-		if !c.matches(e.Event, e.data) {
-			continue
+	for _, t := range candidates {
+		c, err := d.u.read(t.Kind, t.Config)
+		if err != nil {
+			continue // what cannot be read is decided about by nobody
 		}
-		if !asked {
-			targets, err := core.ApplicationTargets(ctx, tx, a.Organization, t.ApplicationID)
-			if err != nil || a.MayIn(core.ActionSendEvent, targets...) != nil {
-				return nil, err
+		var matching []arrival
+		for _, e := range all.events {
+			if c.matches(e.Event, e.data) {
+				matching = append(matching, e)
 			}
-			asked = true
 		}
-		if t.Pending >= maxPending {
-			sent[i].Full++
+		may, err := d.may(ctx, t.ApplicationID, len(matching) > 0)
+		if err != nil {
+			return err
+		}
+		if may {
+			if err := d.to(ctx, t, c, matching); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// may reports whether the actor may send events to an application, if that is asked.
+func (d *delivering) may(ctx context.Context, application int64, asked bool) (bool, error) {
+	if !asked || d.actor.May(core.ActionSendEvent) == nil {
+		return asked, nil
+	}
+	may, known := d.allowed[application]
+	if !known {
+		targets, err := core.ApplicationTargets(ctx, d.tx, d.actor.Organization, application)
+		if err != nil {
+			return false, err
+		}
+		may = d.actor.MayIn(core.ActionSendEvent, targets...) == nil
+		d.allowed[application] = may
+	}
+	return may, nil
+}
+
+// to delivers events to a trigger that they match. One that it has already takes no room.
+func (d *delivering) to(ctx context.Context, t core.ReachedTrigger, c config, events []arrival) error {
+	if d.reached += len(events); d.reached > maxReached && len(d.sent) > 1 {
+		return fault.New(fault.Invalid, "found events that reach more than %d triggers together; send fewer at once", maxReached)
+	}
+	known := map[string]bool{}
+	if t.Pending+len(events) > maxPending {
+		causes := make([]string, len(events))
+		for i, e := range events {
+			causes[i] = e.cause
+		}
+		found, err := d.tx.KnownCauses(ctx, t.ID, causes)
+		if err != nil {
+			return err
+		}
+		for _, cause := range found {
+			known[cause] = true
+		}
+	}
+	for _, e := range events {
+		if !known[e.cause] && t.Pending >= maxPending {
+			d.sent[e.place].Full++
 			continue
 		}
-		sent[i].Triggers++
+		d.sent[e.place].Triggers++
+		if known[e.cause] {
+			continue
+		}
+		known[e.cause] = true
 		t.Pending++
 		one := t
 		if one.Cause = e.cause; c.Edit != nil {
+			var err error
 			if one.Edit, err = c.Edit.prepare(t.Trigger, e.Event, e.data); err != nil {
 				one.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
 			}
 		}
-		some = append(some, one)
+		if d.some = append(d.some, one); len(d.some) >= storedAtOnce {
+			if err := d.store(ctx); err != nil {
+				return err
+			}
+		}
 	}
-	return some, nil
+	return nil
+}
+
+// store stores what has been collected: with what they edit, signals are large.
+func (d *delivering) store(ctx context.Context) error {
+	if len(d.some) == 0 {
+		return nil
+	}
+	err := d.tx.AddEvents(ctx, d.u.clock.Now(), d.some)
+	d.some = d.some[:0]
+	return err
 }
 
 // object reads the data. Numbers stay as they are written: those of builds are longer than a floating-point number is exact.

@@ -48,9 +48,9 @@ type Tx interface {
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// TriggersOfKind returns those of a kind that are switched on.
 	TriggersOfKind(ctx context.Context, organization int64, kind core.TriggerKind) ([]core.Trigger, error)
-	// TriggersOfEvents returns those of kind event that are switched on and have one of the keys of each kind, with how much each has to decide
+	// TriggersOfEvent returns those of kind event that are switched on and have one of the keys of each kind, with how much each has to decide
 	// about, up to a limit, in the order of their ids; see keys.
-	TriggersOfEvents(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error)
+	TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error)
 	// TriggerDecisions returns the latest decisions of triggers, the latest first.
 	TriggerDecisions(ctx context.Context, organization int64, triggers []int64) (map[int64][]core.TriggerSignal, error)
 	// SourcesOfRepository returns the sources whose key has a prefix, of applications that are not archived, by application: at most so many.
@@ -60,6 +60,8 @@ type Tx interface {
 	SaveTrigger(ctx context.Context, t core.Trigger) error
 	// AddSignal reports whether the cause is new to the trigger.
 	AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error)
+	// KnownCauses returns those of some causes that a trigger has, decided or not.
+	KnownCauses(ctx context.Context, trigger int64, causes []string) ([]string, error)
 	// AddEvents is AddSignal for events that triggers may have had already.
 	AddEvents(ctx context.Context, at time.Time, all []core.ReachedTrigger) error
 	// SaveSignalEdit stores how far an edit has come, unless another attempt has begun since, and when it is looked at again.

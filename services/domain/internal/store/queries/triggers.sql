@@ -24,16 +24,20 @@ ORDER BY application_id, name;
 -- name: TriggersOfKind :many
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
 
--- name: TriggersOfEvents :many
--- Those that one of some events may match, by the pairs of their keys, and how much each has to decide about: what they have beside the
+-- name: TriggersOfEvent :many
+-- Those that an event, or one of several of a type, may match, by its keys, and how much each has to decide about: what they have beside the
 -- rarest condition is for the caller to compare.
 SELECT sqlc.embed(t), (SELECT count(*) FROM (
     SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT @most
 ) p) AS pending
 FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
-    SELECT k.trigger_id FROM (SELECT unnest(@types::text[]) AS type_key, unnest(@details::text[]) AS detail_key) p
-    JOIN cd_trigger_keys k ON k.organization_id = @organization_id AND k.type_key = p.type_key AND k.detail_key = p.detail_key
+    SELECT k.trigger_id FROM cd_trigger_keys k
+    WHERE k.organization_id = @organization_id AND k.type_key = ANY(@types::text[]) AND k.detail_key = ANY(@details::text[])
 ) ORDER BY t.id;
+
+-- name: KnownCauses :many
+SELECT s.cause FROM cd_trigger_signals s
+WHERE s.organization_id = @organization_id AND s.trigger_id = @trigger_id AND s.cause = ANY(@causes::text[]);
 
 -- name: SignalApplications :exec
 -- One signal for each trigger of a kind that applications have. A cause that a trigger knows already is left alone.

@@ -262,6 +262,31 @@ func (q *Queries) InsertTrigger(ctx context.Context, arg InsertTriggerParams) (T
 	return i, err
 }
 
+const knownCauses = `-- name: KnownCauses :many
+SELECT s.cause FROM cd_trigger_signals s
+WHERE s.organization_id = $1 AND s.trigger_id = $2 AND s.cause = ANY($3::text[])
+`
+
+func (q *Queries) KnownCauses(ctx context.Context, organizationID int64, triggerID int64, causes []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, knownCauses, organizationID, triggerID, causes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var cause string
+		if err := rows.Scan(&cause); err != nil {
+			return nil, err
+		}
+		items = append(items, cause)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const latestDecisions = `-- name: LatestDecisions :many
 SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit FROM unnest($1::bigint[]) AS t(id)
 CROSS JOIN LATERAL (
@@ -766,32 +791,32 @@ func (q *Queries) TriggersByApplication(ctx context.Context, organizationID int6
 	return items, nil
 }
 
-const triggersOfEvents = `-- name: TriggersOfEvents :many
+const triggersOfEvent = `-- name: TriggersOfEvent :many
 SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at, (SELECT count(*) FROM (
     SELECT FROM cd_trigger_signals s WHERE s.organization_id = t.organization_id AND s.trigger_id = t.id AND s.state = 'pending' LIMIT $1
 ) p) AS pending
 FROM cd_triggers t WHERE t.organization_id = $2 AND t.removed_at IS NULL AND t.enabled AND t.kind = 'event' AND t.id IN (
-    SELECT k.trigger_id FROM (SELECT unnest($3::text[]) AS type_key, unnest($4::text[]) AS detail_key) p
-    JOIN cd_trigger_keys k ON k.organization_id = $2 AND k.type_key = p.type_key AND k.detail_key = p.detail_key
+    SELECT k.trigger_id FROM cd_trigger_keys k
+    WHERE k.organization_id = $2 AND k.type_key = ANY($3::text[]) AND k.detail_key = ANY($4::text[])
 ) ORDER BY t.id
 `
 
-type TriggersOfEventsParams struct {
+type TriggersOfEventParams struct {
 	Most           int32
 	OrganizationID int64
 	Types          []string
 	Details        []string
 }
 
-type TriggersOfEventsRow struct {
+type TriggersOfEventRow struct {
 	Trigger Trigger
 	Pending int64
 }
 
-// Those that one of some events may match, by the pairs of their keys, and how much each has to decide about: what they have beside the
+// Those that an event, or one of several of a type, may match, by its keys, and how much each has to decide about: what they have beside the
 // rarest condition is for the caller to compare.
-func (q *Queries) TriggersOfEvents(ctx context.Context, arg TriggersOfEventsParams) ([]TriggersOfEventsRow, error) {
-	rows, err := q.db.Query(ctx, triggersOfEvents,
+func (q *Queries) TriggersOfEvent(ctx context.Context, arg TriggersOfEventParams) ([]TriggersOfEventRow, error) {
+	rows, err := q.db.Query(ctx, triggersOfEvent,
 		arg.Most,
 		arg.OrganizationID,
 		arg.Types,
@@ -801,9 +826,9 @@ func (q *Queries) TriggersOfEvents(ctx context.Context, arg TriggersOfEventsPara
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TriggersOfEventsRow
+	var items []TriggersOfEventRow
 	for rows.Next() {
-		var i TriggersOfEventsRow
+		var i TriggersOfEventRow
 		if err := rows.Scan(
 			&i.Trigger.OrganizationID,
 			&i.Trigger.ID,

@@ -109,13 +109,13 @@ func (r Reads) TriggersOfKind(ctx context.Context, organization int64, kind core
 	}, trigger)
 }
 
-// TriggersOfEvents implements trigger.Tx.
-func (r Reads) TriggersOfEvents(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
-	return read(ctx, r, organization, "triggers of events", func(q *query.Queries) ([]query.TriggersOfEventsRow, error) {
-		return q.TriggersOfEvents(ctx, query.TriggersOfEventsParams{
+// TriggersOfEvent implements trigger.Tx.
+func (r Reads) TriggersOfEvent(ctx context.Context, organization int64, types, details []string, most int) ([]core.ReachedTrigger, error) {
+	return read(ctx, r, organization, "triggers of an event", func(q *query.Queries) ([]query.TriggersOfEventRow, error) {
+		return q.TriggersOfEvent(ctx, query.TriggersOfEventParams{
 			OrganizationID: organization, Types: types, Details: details, Most: int32(most),
 		})
-	}, func(row query.TriggersOfEventsRow) core.ReachedTrigger {
+	}, func(row query.TriggersOfEventRow) core.ReachedTrigger {
 		return core.ReachedTrigger{Trigger: trigger(row.Trigger), Pending: int(row.Pending)}
 	})
 }
@@ -229,6 +229,12 @@ func (w Writes) EndDrift(ctx context.Context, applicationEnvironment int64, at t
 func (w Writes) AddSignal(ctx context.Context, trigger int64, cause string, at, due time.Time) (bool, error) {
 	n, err := w.Q.InsertSignal(ctx, query.InsertSignalParams{OrganizationID: w.Entered, TriggerID: trigger, Cause: cause, At: at, DueAt: due})
 	return n == 1, pg.Classify(err, "signal trigger %d", trigger)
+}
+
+// KnownCauses implements trigger.Tx.
+func (w Writes) KnownCauses(ctx context.Context, trigger int64, causes []string) ([]string, error) {
+	found, err := w.Q.KnownCauses(ctx, w.Entered, trigger, causes)
+	return found, pg.Classify(err, "read causes of trigger %d", trigger)
 }
 
 // AddEvents implements trigger.Tx.

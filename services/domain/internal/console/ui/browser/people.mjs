@@ -224,8 +224,9 @@ test('a member subscribes, is sent what happens in the own direct channel, sends
   await check(page, 'my notifications')
   await shot(page, 'my-notifications-light')
   chat.refused.clear()
-  await failed.first().getByRole('button', { name: /^Send again: message \d+$/ }).click()
-  await until('the message that was sent again', async () => {
+  const again = failed.getByRole('button', { name: /^Send again: message \d+$/ })
+  await until('the messages that were sent again', async () => {
+    if ((await again.count()) > 0) await again.first().click()
     await page.reload()
     await page.getByRole('heading', { name: 'Sent to you' }).waitFor()
     return (await failed.count()) === 0
