@@ -154,8 +154,8 @@ func Classify(err error, reference fmt.Stringer) error {
 		return fault.New(fault.NotFound, "%s: the registry has no such manifest", reference)
 	// Docker Hub and others answer so for repositories that do not exist, too. It is retried: an operator can correct the password.
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(fault.Denied, "%s: the registry refuses access with status %d; expected an account that may read there: an entry for this host in "+
-			"`registries` of the configuration of the service that asks", reference, t.StatusCode)
+		return fault.New(fault.Denied, "%s: the registry refuses access with status %d; expected an account that may read there: a credential of "+
+			"kind registry of the organization, or an entry for this host in `registries` of the configuration of the service that asks", reference, t.StatusCode)
 	default:
 		return fault.New(fault.Unavailable, "%s: the registry answers with status %d", reference, t.StatusCode)
 	}

@@ -44,7 +44,7 @@ func (a GitHubApp) check(t Terms, wrong func(field, format string, args ...any))
 	if !installationForm.MatchString(a.Installation) {
 		wrong("/githubApp/installationId", "found %.100q; expected the number that the address of the installation ends with, such as 12345678", a.Installation)
 	}
-	if problem := a.apiProblem(); problem != "" {
+	if problem := addressProblem(a.API, "api/v3"); problem != "" {
 		wrong("/githubApp/apiUrl", "%s", problem)
 	}
 	var first *url.URL
@@ -61,20 +61,6 @@ func (a GitHubApp) check(t Terms, wrong func(field, format string, args ...any))
 				first.Scheme, first.Host)
 		}
 	}
-}
-
-func (a GitHubApp) apiProblem() string {
-	if a.API == "" {
-		return ""
-	}
-	u, err := ParseURL(a.API, "https", "http")
-	switch {
-	case err != nil:
-		return fault.FieldsOf(err)[0].Problem
-	case len(a.API) > maxPrefix || u.RawQuery != "" || strings.ContainsAny(a.API, "?#"):
-		return fmt.Sprintf("found %d bytes, or a query or a fragment; expected at most %d bytes without them, such as https://%s/api/v3", len(a.API), maxPrefix, u.Host)
-	}
-	return ""
 }
 
 // APIFor is the address of the REST API for a repository, without a slash at its end.

@@ -21,8 +21,8 @@ const (
 	maxCA     = 32 << 10
 )
 
-// Proof is how a client proves itself other than by sending the value; its zero value is none. It is one of them, for the kind http, and
-// GitHubApp for the kind git.
+// Proof is how a client proves itself other than by sending the value; its zero value is none. It is one of them, for the kind http,
+// GitHubApp for the kind git, and ECR, GAR and ACR for the kind registry.
 type Proof struct {
 	// OAuth2 makes the value the secret of a client, for which tokens are issued (OAuth 2.0 client credentials, RFC 6749, 4.4).
 	OAuth2 OAuth2 `json:"oauth2,omitzero"`
@@ -30,6 +30,10 @@ type Proof struct {
 	Certificate Certificate `json:"certificate,omitzero"`
 	// GitHubApp makes the value the private key of a GitHub App, for an installation of which tokens are issued.
 	GitHubApp GitHubApp `json:"github_app,omitzero"`
+	// ECR, GAR and ACR are clouds that issue tokens of registries for the value.
+	ECR ECR `json:"ecr,omitzero"`
+	GAR GAR `json:"gar,omitzero"`
+	ACR ACR `json:"acr,omitzero"`
 	// unread is the proof as it came if this version of ours cannot read all of it; nothing else is set then.
 	unread json.RawMessage
 }
@@ -66,7 +70,7 @@ func (p Proof) MarshalJSON() ([]byte, error) {
 
 // IsZero reports whether the value itself is sent.
 func (p Proof) IsZero() bool {
-	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{}
+	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{} && p.clouds() == 0
 }
 
 // OAuth2 is a client of a server that issues tokens.
@@ -99,6 +103,10 @@ var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,255}$`)
 // check finds what is wrong with a proof of terms.
 func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	if p.IsZero() {
+		return
+	}
+	if p.clouds() > 0 {
+		p.checkClouds(t, wrong)
 		return
 	}
 	if p.GitHubApp != (GitHubApp{}) {

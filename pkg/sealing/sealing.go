@@ -23,10 +23,12 @@ const (
 	Git Kind = "git"
 	// HTTP is what requests and e-mail of programs are sent with: a token, a user name and a password, or the value of a header.
 	HTTP Kind = "http"
+	// Registry is an account for registries of images, charts and other OCI artifacts.
+	Registry Kind = "registry"
 )
 
 // Kinds are all kinds.
-func Kinds() []Kind { return []Kind{Git, HTTP} }
+func Kinds() []Kind { return []Kind{Git, HTTP, Registry} }
 
 // Forges are the interfaces that repositories may be read and written through; the first is Git's own protocol.
 func Forges() []string { return []string{"git", "gitlab", "github", "gitea", "bitbucket"} }
@@ -100,7 +102,7 @@ func (t Terms) Check() []fault.Field {
 		wrong("/name", "found %.100q; expected 1 to %d lower-case letters, digits, dots, hyphens and underscores", t.Name, maxName)
 	}
 	if !slices.Contains(Kinds(), t.Kind) {
-		wrong("/kind", "found %.100q; expected git or http", string(t.Kind))
+		wrong("/kind", "found %.100q; expected git, http or registry", string(t.Kind))
 	}
 	if len(t.URLPrefixes) == 0 || len(t.URLPrefixes) > MaxPrefixes {
 		wrong("/urlPrefixes", "found %d; expected 1 to %d URLs that the value may be sent to", len(t.URLPrefixes), MaxPrefixes)
@@ -115,8 +117,8 @@ func (t Terms) Check() []fault.Field {
 	}
 	switch {
 	case t.Header == "":
-	case t.Kind == Git:
-		wrong("/header", "found with the kind git; expected it with http only")
+	case t.Kind == Git || t.Kind == Registry:
+		wrong("/header", "found with the kind %s; expected it with http only", string(t.Kind))
 	case t.Username != "":
 		wrong("/header", "found with username; expected one of them or neither")
 	case !ValidHeader(t.Header) || len(t.Header) > maxUsername:
@@ -142,7 +144,7 @@ func (t Terms) prefixProblem(prefix string) string {
 		return fmt.Sprintf("found %d bytes; expected at most %d", len(prefix), maxPrefix)
 	case u.RawQuery != "" || strings.Contains(prefix, "#"):
 		return "found a query or a fragment; expected scheme, host and the beginning of a path"
-	case t.Kind == Git && u.Scheme != "https" && u.Scheme != "http":
+	case t.Kind != HTTP && u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Sprintf("found the scheme %s; expected https or http", u.Scheme)
 	}
 	return ""
@@ -169,6 +171,10 @@ func (t Terms) CheckValue(value string) []fault.Field {
 		}
 	case t.Proof.GitHubApp != GitHubApp{}:
 		if _, err := ReadAppKey(value); err != nil {
+			return []fault.Field{{Name: "/value", Problem: fault.Public(err)}}
+		}
+	case t.Proof.GAR != GAR{}:
+		if _, err := ReadServiceAccount(value); err != nil {
 			return []fault.Field{{Name: "/value", Problem: fault.Public(err)}}
 		}
 	case strings.ContainsAny(value, "\r\n\x00"):

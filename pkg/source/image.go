@@ -39,6 +39,8 @@ type Image struct {
 	Tag string
 	// Platform is os/architecture or os/architecture/variant; empty for any.
 	Platform string
+	// Credential is the name of the organization's credential of the kind registry; empty for the one whose URL fits best.
+	Credential string
 
 	interval      time.Duration
 	within        *semver.Constraints
@@ -56,13 +58,14 @@ func parseImage(config json.RawMessage) (*Image, []fault.Field) {
 		AllowTags           string    `json:"allow_tags"`
 		IgnoreTags          string    `json:"ignore_tags"`
 		Platform            string    `json:"platform"`
+		Credential          string    `json:"credential"`
 		Poll                bool      `json:"poll"`
 		PollIntervalSeconds int       `json:"poll_interval_seconds"`
 	}
 	if found := decode(config, &c); found != nil {
 		return nil, found
 	}
-	src := &Image{Selection: c.Selection, Tag: c.Tag, Platform: c.Platform}
+	src := &Image{Selection: c.Selection, Tag: c.Tag, Platform: c.Platform, Credential: c.Credential}
 	if src.Selection == "" {
 		src.Selection = Any
 	}

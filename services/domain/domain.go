@@ -471,6 +471,7 @@ func assemble(
 	sealer := keyset.New(secrets, c.Credentials.KeysetRef)
 	s.credentials = credential.New(credential.Deps{
 		Store: s.store.ForCredential(), Sealer: sealer, References: secrets, Settings: c.Credentials, Clock: now,
+		Changed: events.NewRegistry(conn).Changed,
 	})
 	s.notify = notify.New(notify.Deps{
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,

@@ -405,7 +405,7 @@ const chorePoll = time.Second
 // of subscribing, or not allow it yet: nothing else of this service needs it.
 func (s *service) answerSources(ctx context.Context, conn *bus.Conn) error {
 	for ctx.Err() == nil {
-		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.setup.SourcesAfter, s.forges.HooksAfter))
+		err := conn.Answer(ctx, bus.SourcesPull, events.Pulled(s.setup.SourcesAfter, s.forges.HooksAfter, s.credentials.ForRegistries))
 		if err == nil {
 			<-ctx.Done()
 			break

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/pkg/throttle"
@@ -50,7 +51,10 @@ type Config struct {
 	ForgeHooks ForgeHooksConfig `koanf:"forge_hooks"`
 	// Registries are the accounts for requests to registries (digests, tags) and, by host and path, to the Git repositories of sources.
 	Registries []AccountConfig `koanf:"registries"`
-	// Vault is the server that references vault:path#key in hooks and registries point to.
+	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
+	// may give instead. The domain service has the same. Without them, organizations have no accounts at registries of their own.
+	Credentials sealing.Settings `koanf:"credentials"`
+	// Vault is the server that references vault:path#key in hooks, registries and credentials point to.
 	Vault secret.VaultConfig `koanf:"vault"`
 	// PollRate is the maximum number of polls per second that this process sends to one registry or forge.
 	PollRate int `koanf:"poll_rate" default:"10"`
@@ -97,6 +101,7 @@ func (c Config) Validate() error {
 	problems = append(problems, c.httpTLS().Check("http_")...)
 	problems = append(problems, c.Settings.Check()...)
 	problems = append(problems, c.Vault.Check()...)
+	problems = append(problems, c.Credentials.Check("credentials")...)
 	problems = append(problems, c.GitLimits.Check("git_limits")...)
 	if c.PollRate < 0 {
 		problems = append(problems, fault.Field{Name: "poll_rate", Problem: fmt.Sprintf("found %d; expected 1 or more", c.PollRate)})

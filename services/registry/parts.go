@@ -14,8 +14,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth/login"
 	"github.com/lockstep-cd/lockstep/pkg/outbox"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/api"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
@@ -84,7 +87,12 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 	if err != nil {
 		return nil, fmt.Errorf("registries: %w", err)
 	}
-	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System()})
+	owned := store.NewCredentials(pool)
+	registries := oci.New(oci.Deps{Transport: transport, Accounts: logins, Clock: clock.System(), Logins: login.New(login.Deps{
+		Transport: transport, Clock: clock.System(), Book: book.NewBook(book.Deps{
+			Store: owned, Open: keyset.New(secrets, c.Credentials.KeysetRef).Open, Read: secrets.Read, Service: name, Settings: c.Credentials,
+		}),
+	})})
 	in := &intake{transport: transport, forges: forges, budget: budget}
 	encoder := events.NewEncoder(clock.System())
 	// The store wakes the resolver, which is created below because it needs the store. Nothing is stored before both exist.
@@ -103,6 +111,7 @@ func newIntake(c Config, pool *pgxpool.Pool, log *slog.Logger, wake func()) (*in
 		},
 	})
 	in.sources = newSourceSet(c, pool, kept, registries, repositories, log)
+	in.sources.credentials = owned
 	in.sources.prover = prove.NewProver(registries, c.signers(secrets))
 
 	tokens, err := newTokenSet(c, secrets, clock.System(), log)

@@ -39,10 +39,12 @@ type sourceSet struct {
 	log    *slog.Logger
 	config Config
 	pool   *pgxpool.Pool
-	// hooks, forgeHooks and prover are set before the domain's first request.
+	// hooks, forgeHooks, credentials and prover are set before the domain's first request.
 	hooks      *hookSet
 	forgeHooks *forgeHooks
 	prover     *prove.Prover
+	// credentials are those of organizations for registries.
+	credentials *store.Credentials
 }
 
 // newSourceSet assembles the kinds of sources and their finders.
@@ -94,6 +96,10 @@ func (s *sourceSet) follow(ctx context.Context, conn *bus.Conn) error {
 	}
 	s.forgeHooks.domain(conn)
 	for {
+		// Credentials come first, so that a new source finds its own.
+		if err := s.pullCredentials(ctx, conn); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "pulling credentials from the domain failed; will retry", "error", err.Error())
+		}
 		// The domain may be unreachable: the stored sources are polled all the same.
 		if err := s.pull(ctx, conn); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pulling sources from the domain failed; will retry", "error", err.Error())
@@ -161,6 +167,17 @@ func (s *sourceSet) pull(ctx context.Context, domain events.Asker) error {
 		return err
 	}
 	return s.store.Drop(ctx, at)
+}
+
+// pullCredentials makes the stored credentials equal to the domain's. A pull that fails halfway removes nothing, and a domain service of an
+// earlier release has none.
+func (s *sourceSet) pullCredentials(ctx context.Context, domain events.Asker) error {
+	at := s.clock.Now().Truncate(time.Microsecond) // the precision of PostgreSQL
+	all, known, err := events.PullCredentials(ctx, domain)
+	if err != nil || !known {
+		return err
+	}
+	return s.credentials.Replace(ctx, at, all)
 }
 
 // understand returns a source in the form in which it is polled. One of a kind that this release does not know is stored and shown, and a

@@ -43,6 +43,12 @@ func table() []rule {
 		{layer: "values", packages: []string{"pkg/plain"}, never: join(sql, nats, kube, star, grpcs)},
 		// What credentials are bound to; the keys are above it.
 		{layer: "sealing", packages: []string{"pkg/sealing"}, ours: []string{"pkg/fault", "pkg/secret/reference"}, onlyStandard: true},
+		{layer: "credentials", packages: []string{"pkg/sealing/book"}, ours: []string{"pkg/clock/**", "pkg/fault", "pkg/sealing"}, onlyStandard: true},
+		// Clients of registries and of what issues their tokens; the transport is their caller's.
+		{
+			layer: "logins", packages: []string{"pkg/ociauth/login"},
+			ours:  []string{"pkg/clock/**", "pkg/fault", "pkg/sealing", "pkg/sealing/book"}, never: join(sql, nats, kube, star, grpcs),
+		},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
 			ours:  []string{"proto/**", "pkg/clock", "pkg/id", "pkg/fault", "pkg/schema", "pkg/event/**"},
@@ -93,7 +99,7 @@ func table() []rule {
 			never: join(sql, nats, kube, star),
 		},
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event", "pkg/source"),
-		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth", "pkg/provenance"),
+		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth", "pkg/ociauth/login", "pkg/provenance"),
 		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source", "pkg/gitfetch"),
 		adapter("registry", "sigstore", join(sql, nats, kube, star), "pkg/provenance", "pkg/secret", "pkg/secret/reference"),
 		adapter("domain", "console", join(sql, nats, kube, star)),
@@ -113,7 +119,7 @@ func table() []rule {
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
-		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/ociauth/login", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		adapter("relay", "web", join(sql, nats, kube, star, grpcs), "pkg/sealing"),
 		// What the tests of a service have in common, in more than one of its packages.

@@ -33,7 +33,9 @@ type PullRequest struct {
 	// limit is the maximum number of sources; 1 to 1000.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// forge_hooks asks for hooks for statuses of commits instead. An older domain service answers with sources.
-	ForgeHooks    bool `protobuf:"varint,3,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
+	ForgeHooks bool `protobuf:"varint,3,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
+	// credentials asks for credentials of the kind registry instead, at most 20 of them. An older domain service answers with sources.
+	Credentials   bool `protobuf:"varint,4,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -89,13 +91,22 @@ func (x *PullRequest) GetForgeHooks() bool {
 	return false
 }
 
+func (x *PullRequest) GetCredentials() bool {
+	if x != nil {
+		return x.Credentials
+	}
+	return false
+}
+
 // PullResponse is one page; an empty one is the end.
 type PullResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// sources are in order of their ids.
 	Sources []*Source `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
 	// forge_hooks is present, also when it is empty, if hooks were requested.
-	ForgeHooks    *ForgeHooks `protobuf:"bytes,2,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
+	ForgeHooks *ForgeHooks `protobuf:"bytes,2,opt,name=forge_hooks,json=forgeHooks,proto3" json:"forge_hooks,omitempty"`
+	// credentials is present, also when it is empty, if credentials were requested.
+	Credentials   *Credentials `protobuf:"bytes,3,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,6 +155,186 @@ func (x *PullResponse) GetForgeHooks() *ForgeHooks {
 	return nil
 }
 
+func (x *PullResponse) GetCredentials() *Credentials {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+// Credentials are credentials of organizations of the kind registry.
+type Credentials struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// credentials are in order of their ids.
+	Credentials   []*Credential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credentials) Reset() {
+	*x = Credentials{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credentials) ProtoMessage() {}
+
+func (x *Credentials) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
+func (*Credentials) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Credentials) GetCredentials() []*Credential {
+	if x != nil {
+		return x.Credentials
+	}
+	return nil
+}
+
+// Credential is one of an organization, which its sources log in to registries with.
+type Credential struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id is its number.
+	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// organization_id is the organization that it belongs to.
+	OrganizationId int64 `protobuf:"varint,2,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// name is what the organization calls it.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// version counts its values.
+	Version int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	// url_prefixes are those that the value may be sent to.
+	UrlPrefixes []string `protobuf:"bytes,5,rep,name=url_prefixes,json=urlPrefixes,proto3" json:"url_prefixes,omitempty"`
+	// username makes it a user name and a password.
+	Username string `protobuf:"bytes,6,opt,name=username,proto3" json:"username,omitempty"`
+	// proof is how the client proves itself other than by sending the value, in JSON; empty for by sending it.
+	Proof string `protobuf:"bytes,7,opt,name=proof,proto3" json:"proof,omitempty"`
+	// reference refers to the value; empty for a sealed one, and once it was revoked.
+	Reference string `protobuf:"bytes,8,opt,name=reference,proto3" json:"reference,omitempty"`
+	// sealed is the value, which only services with the keyset of the installation open.
+	Sealed []byte `protobuf:"bytes,9,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// revoked reports whether it must no longer be used.
+	Revoked       bool `protobuf:"varint,10,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credential) Reset() {
+	*x = Credential{}
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credential) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credential) ProtoMessage() {}
+
+func (x *Credential) ProtoReflect() protoreflect.Message {
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credential.ProtoReflect.Descriptor instead.
+func (*Credential) Descriptor() ([]byte, []int) {
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Credential) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Credential) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *Credential) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Credential) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Credential) GetUrlPrefixes() []string {
+	if x != nil {
+		return x.UrlPrefixes
+	}
+	return nil
+}
+
+func (x *Credential) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *Credential) GetProof() string {
+	if x != nil {
+		return x.Proof
+	}
+	return ""
+}
+
+func (x *Credential) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *Credential) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *Credential) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
 // ForgeHooks are hooks that were not removed.
 type ForgeHooks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -155,7 +346,7 @@ type ForgeHooks struct {
 
 func (x *ForgeHooks) Reset() {
 	*x = ForgeHooks{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -167,7 +358,7 @@ func (x *ForgeHooks) String() string {
 func (*ForgeHooks) ProtoMessage() {}
 
 func (x *ForgeHooks) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[2]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -180,7 +371,7 @@ func (x *ForgeHooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgeHooks.ProtoReflect.Descriptor instead.
 func (*ForgeHooks) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{2}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ForgeHooks) GetHooks() []*ForgeHook {
@@ -207,7 +398,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +410,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[3]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +423,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{3}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Source) GetId() int64 {
@@ -283,7 +474,7 @@ type StatesRequest struct {
 
 func (x *StatesRequest) Reset() {
 	*x = StatesRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +486,7 @@ func (x *StatesRequest) String() string {
 func (*StatesRequest) ProtoMessage() {}
 
 func (x *StatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[4]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +499,7 @@ func (x *StatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesRequest.ProtoReflect.Descriptor instead.
 func (*StatesRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{4}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StatesRequest) GetOrganizationId() int64 {
@@ -359,7 +550,7 @@ type ForgeRefusals struct {
 
 func (x *ForgeRefusals) Reset() {
 	*x = ForgeRefusals{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +562,7 @@ func (x *ForgeRefusals) String() string {
 func (*ForgeRefusals) ProtoMessage() {}
 
 func (x *ForgeRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[5]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +575,7 @@ func (x *ForgeRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgeRefusals.ProtoReflect.Descriptor instead.
 func (*ForgeRefusals) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{5}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ForgeRefusals) GetKey() string {
@@ -422,7 +613,7 @@ type ForgeHook struct {
 
 func (x *ForgeHook) Reset() {
 	*x = ForgeHook{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +625,7 @@ func (x *ForgeHook) String() string {
 func (*ForgeHook) ProtoMessage() {}
 
 func (x *ForgeHook) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[6]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +638,7 @@ func (x *ForgeHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgeHook.ProtoReflect.Descriptor instead.
 func (*ForgeHook) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{6}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ForgeHook) GetKey() string {
@@ -510,7 +701,7 @@ type StatesResponse struct {
 
 func (x *StatesResponse) Reset() {
 	*x = StatesResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +713,7 @@ func (x *StatesResponse) String() string {
 func (*StatesResponse) ProtoMessage() {}
 
 func (x *StatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[7]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +726,7 @@ func (x *StatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatesResponse.ProtoReflect.Descriptor instead.
 func (*StatesResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{7}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatesResponse) GetStates() []*State {
@@ -591,7 +782,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +794,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[8]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +807,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{8}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sender) GetName() string {
@@ -694,7 +885,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +897,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[9]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +910,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{9}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Refused) GetWhat() string {
@@ -782,7 +973,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +985,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[10]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +998,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{10}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *State) GetId() int64 {
@@ -881,7 +1072,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1084,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[11]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1097,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{11}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LookRequest) GetOrganizationId() int64 {
@@ -943,7 +1134,7 @@ type LookResponse struct {
 
 func (x *LookResponse) Reset() {
 	*x = LookResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1146,7 @@ func (x *LookResponse) String() string {
 func (*LookResponse) ProtoMessage() {}
 
 func (x *LookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[12]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1159,7 @@ func (x *LookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookResponse.ProtoReflect.Descriptor instead.
 func (*LookResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{12}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LookResponse) GetProblem() string {
@@ -1002,7 +1193,7 @@ type ProveRequest struct {
 
 func (x *ProveRequest) Reset() {
 	*x = ProveRequest{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1205,7 @@ func (x *ProveRequest) String() string {
 func (*ProveRequest) ProtoMessage() {}
 
 func (x *ProveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[13]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1218,7 @@ func (x *ProveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveRequest.ProtoReflect.Descriptor instead.
 func (*ProveRequest) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{13}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProveRequest) GetOrganizationId() int64 {
@@ -1071,7 +1262,7 @@ type ProveResponse struct {
 
 func (x *ProveResponse) Reset() {
 	*x = ProveResponse{}
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1274,7 @@ func (x *ProveResponse) String() string {
 func (*ProveResponse) ProtoMessage() {}
 
 func (x *ProveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[14]
+	mi := &file_lockstep_sources_v1_sources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1287,7 @@ func (x *ProveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProveResponse.ProtoReflect.Descriptor instead.
 func (*ProveResponse) Descriptor() ([]byte, []int) {
-	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{14}
+	return file_lockstep_sources_v1_sources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProveResponse) GetOff() bool {
@@ -1117,16 +1308,33 @@ var File_lockstep_sources_v1_sources_proto protoreflect.FileDescriptor
 
 const file_lockstep_sources_v1_sources_proto_rawDesc = "" +
 	"\n" +
-	"!lockstep/sources/v1/sources.proto\x12\x13lockstep.sources.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
+	"!lockstep/sources/v1/sources.proto\x12\x13lockstep.sources.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"|\n" +
 	"\vPullRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x03R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1f\n" +
 	"\vforge_hooks\x18\x03 \x01(\bR\n" +
-	"forgeHooks\"\x87\x01\n" +
+	"forgeHooks\x12 \n" +
+	"\vcredentials\x18\x04 \x01(\bR\vcredentials\"\xcb\x01\n" +
 	"\fPullResponse\x125\n" +
 	"\asources\x18\x01 \x03(\v2\x1b.lockstep.sources.v1.SourceR\asources\x12@\n" +
 	"\vforge_hooks\x18\x02 \x01(\v2\x1f.lockstep.sources.v1.ForgeHooksR\n" +
-	"forgeHooks\"B\n" +
+	"forgeHooks\x12B\n" +
+	"\vcredentials\x18\x03 \x01(\v2 .lockstep.sources.v1.CredentialsR\vcredentials\"P\n" +
+	"\vCredentials\x12A\n" +
+	"\vcredentials\x18\x01 \x03(\v2\x1f.lockstep.sources.v1.CredentialR\vcredentials\"\x98\x02\n" +
+	"\n" +
+	"Credential\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12'\n" +
+	"\x0forganization_id\x18\x02 \x01(\x03R\x0eorganizationId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x05R\aversion\x12!\n" +
+	"\furl_prefixes\x18\x05 \x03(\tR\vurlPrefixes\x12\x1a\n" +
+	"\busername\x18\x06 \x01(\tR\busername\x12\x14\n" +
+	"\x05proof\x18\a \x01(\tR\x05proof\x12\x1c\n" +
+	"\treference\x18\b \x01(\tR\treference\x12\x16\n" +
+	"\x06sealed\x18\t \x01(\fR\x06sealed\x12\x18\n" +
+	"\arevoked\x18\n" +
+	" \x01(\bR\arevoked\"B\n" +
 	"\n" +
 	"ForgeHooks\x124\n" +
 	"\x05hooks\x18\x01 \x03(\v2\x1e.lockstep.sources.v1.ForgeHookR\x05hooks\"\x85\x01\n" +
@@ -1214,49 +1422,53 @@ func file_lockstep_sources_v1_sources_proto_rawDescGZIP() []byte {
 	return file_lockstep_sources_v1_sources_proto_rawDescData
 }
 
-var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_lockstep_sources_v1_sources_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_lockstep_sources_v1_sources_proto_goTypes = []any{
 	(*PullRequest)(nil),           // 0: lockstep.sources.v1.PullRequest
 	(*PullResponse)(nil),          // 1: lockstep.sources.v1.PullResponse
-	(*ForgeHooks)(nil),            // 2: lockstep.sources.v1.ForgeHooks
-	(*Source)(nil),                // 3: lockstep.sources.v1.Source
-	(*StatesRequest)(nil),         // 4: lockstep.sources.v1.StatesRequest
-	(*ForgeRefusals)(nil),         // 5: lockstep.sources.v1.ForgeRefusals
-	(*ForgeHook)(nil),             // 6: lockstep.sources.v1.ForgeHook
-	(*StatesResponse)(nil),        // 7: lockstep.sources.v1.StatesResponse
-	(*Sender)(nil),                // 8: lockstep.sources.v1.Sender
-	(*Refused)(nil),               // 9: lockstep.sources.v1.Refused
-	(*State)(nil),                 // 10: lockstep.sources.v1.State
-	(*LookRequest)(nil),           // 11: lockstep.sources.v1.LookRequest
-	(*LookResponse)(nil),          // 12: lockstep.sources.v1.LookResponse
-	(*ProveRequest)(nil),          // 13: lockstep.sources.v1.ProveRequest
-	(*ProveResponse)(nil),         // 14: lockstep.sources.v1.ProveResponse
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Credentials)(nil),           // 2: lockstep.sources.v1.Credentials
+	(*Credential)(nil),            // 3: lockstep.sources.v1.Credential
+	(*ForgeHooks)(nil),            // 4: lockstep.sources.v1.ForgeHooks
+	(*Source)(nil),                // 5: lockstep.sources.v1.Source
+	(*StatesRequest)(nil),         // 6: lockstep.sources.v1.StatesRequest
+	(*ForgeRefusals)(nil),         // 7: lockstep.sources.v1.ForgeRefusals
+	(*ForgeHook)(nil),             // 8: lockstep.sources.v1.ForgeHook
+	(*StatesResponse)(nil),        // 9: lockstep.sources.v1.StatesResponse
+	(*Sender)(nil),                // 10: lockstep.sources.v1.Sender
+	(*Refused)(nil),               // 11: lockstep.sources.v1.Refused
+	(*State)(nil),                 // 12: lockstep.sources.v1.State
+	(*LookRequest)(nil),           // 13: lockstep.sources.v1.LookRequest
+	(*LookResponse)(nil),          // 14: lockstep.sources.v1.LookResponse
+	(*ProveRequest)(nil),          // 15: lockstep.sources.v1.ProveRequest
+	(*ProveResponse)(nil),         // 16: lockstep.sources.v1.ProveResponse
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_lockstep_sources_v1_sources_proto_depIdxs = []int32{
-	3,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
-	2,  // 1: lockstep.sources.v1.PullResponse.forge_hooks:type_name -> lockstep.sources.v1.ForgeHooks
-	6,  // 2: lockstep.sources.v1.ForgeHooks.hooks:type_name -> lockstep.sources.v1.ForgeHook
-	6,  // 3: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	9,  // 4: lockstep.sources.v1.ForgeRefusals.refused:type_name -> lockstep.sources.v1.Refused
-	10, // 5: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
-	8,  // 6: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
-	6,  // 7: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
-	5,  // 8: lockstep.sources.v1.StatesResponse.forge_refusals:type_name -> lockstep.sources.v1.ForgeRefusals
-	15, // 9: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 10: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
-	9,  // 11: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
-	15, // 12: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
-	15, // 13: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
-	15, // 14: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
-	15, // 15: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
-	15, // 16: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
-	3,  // 17: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 0: lockstep.sources.v1.PullResponse.sources:type_name -> lockstep.sources.v1.Source
+	4,  // 1: lockstep.sources.v1.PullResponse.forge_hooks:type_name -> lockstep.sources.v1.ForgeHooks
+	2,  // 2: lockstep.sources.v1.PullResponse.credentials:type_name -> lockstep.sources.v1.Credentials
+	3,  // 3: lockstep.sources.v1.Credentials.credentials:type_name -> lockstep.sources.v1.Credential
+	8,  // 4: lockstep.sources.v1.ForgeHooks.hooks:type_name -> lockstep.sources.v1.ForgeHook
+	8,  // 5: lockstep.sources.v1.StatesRequest.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	11, // 6: lockstep.sources.v1.ForgeRefusals.refused:type_name -> lockstep.sources.v1.Refused
+	12, // 7: lockstep.sources.v1.StatesResponse.states:type_name -> lockstep.sources.v1.State
+	10, // 8: lockstep.sources.v1.StatesResponse.senders:type_name -> lockstep.sources.v1.Sender
+	8,  // 9: lockstep.sources.v1.StatesResponse.forge_hook:type_name -> lockstep.sources.v1.ForgeHook
+	7,  // 10: lockstep.sources.v1.StatesResponse.forge_refusals:type_name -> lockstep.sources.v1.ForgeRefusals
+	17, // 11: lockstep.sources.v1.Sender.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 12: lockstep.sources.v1.Sender.last_published_at:type_name -> google.protobuf.Timestamp
+	11, // 13: lockstep.sources.v1.Sender.refused:type_name -> lockstep.sources.v1.Refused
+	17, // 14: lockstep.sources.v1.Refused.first_at:type_name -> google.protobuf.Timestamp
+	17, // 15: lockstep.sources.v1.Refused.last_at:type_name -> google.protobuf.Timestamp
+	17, // 16: lockstep.sources.v1.State.looked_at:type_name -> google.protobuf.Timestamp
+	17, // 17: lockstep.sources.v1.State.next_at:type_name -> google.protobuf.Timestamp
+	17, // 18: lockstep.sources.v1.State.last_artifact_at:type_name -> google.protobuf.Timestamp
+	5,  // 19: lockstep.sources.v1.LookRequest.source:type_name -> lockstep.sources.v1.Source
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_lockstep_sources_v1_sources_proto_init() }
@@ -1270,7 +1482,7 @@ func file_lockstep_sources_v1_sources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lockstep_sources_v1_sources_proto_rawDesc), len(file_lockstep_sources_v1_sources_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/origin"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -183,10 +185,15 @@ func instant(at *timestamppb.Timestamp) *time.Time {
 // maxPull is how many sources are sent at once.
 const maxPull = 1000
 
-// Pulled answers the registry service that pulls the sources, or the hooks for statuses of commits, of all organizations.
+// maxCredentials is how many credentials are sent at once: their values may have many bytes.
+const maxCredentials = 20
+
+// Pulled answers the registry service that pulls the sources, the hooks for statuses of commits, or the credentials for registries, of all
+// organizations.
 func Pulled(
 	sources func(ctx context.Context, after int64, most int) ([]setup.PlacedSource, error),
 	hooks func(ctx context.Context, after int64, most int) ([]forge.PlacedHook, error),
+	credentials func(ctx context.Context, after int64, most int) ([]credential.Credential, error),
 ) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, raw []byte) ([]byte, error) {
 		var request sourcesv1.PullRequest
@@ -196,6 +203,13 @@ func Pulled(
 		if request.GetLimit() < 1 || request.GetLimit() > maxPull || request.GetAfter() < 0 {
 			return nil, fault.New(fault.Invalid, "found limit %d after %d; expected 1 to %d, after 0 or more", request.GetLimit(),
 				request.GetAfter(), maxPull)
+		}
+		if request.GetCredentials() {
+			all, err := credentials(ctx, request.GetAfter(), min(int(request.GetLimit()), maxCredentials))
+			if err != nil {
+				return nil, err
+			}
+			return encodeCredentials(all)
 		}
 		if request.GetForgeHooks() {
 			all, err := hooks(ctx, request.GetAfter(), int(request.GetLimit()))
@@ -218,4 +232,23 @@ func Pulled(
 		}
 		return proto.Marshal(answer)
 	}
+}
+
+func encodeCredentials(all []credential.Credential) ([]byte, error) {
+	answer := &sourcesv1.Credentials{Credentials: make([]*sourcesv1.Credential, len(all))}
+	for i, c := range all {
+		proof := ""
+		if !c.Proof.IsZero() {
+			encoded, err := json.Marshal(c.Proof)
+			if err != nil {
+				return nil, fmt.Errorf("encode the proof of credential %q: %w", c.Name, err)
+			}
+			proof = string(encoded)
+		}
+		answer.Credentials[i] = &sourcesv1.Credential{
+			Id: c.ID, OrganizationId: c.Organization, Name: c.Name, Version: int32(c.Version), UrlPrefixes: c.URLPrefixes, Username: c.Username,
+			Proof: proof, Reference: c.Reference, Sealed: c.Sealed, Revoked: c.RevokedAt != nil,
+		}
+	}
+	return proto.Marshal(&sourcesv1.PullResponse{Credentials: answer})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/view"
+	stored "github.com/lockstep-cd/lockstep/services/domain/internal/store/credential"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -147,6 +148,12 @@ func (s *Store) ForgeHooksAfter(ctx context.Context, id int64, most int) ([]forg
 	return convertAll(rows, func(r query.ForgeHooksAfterRow) forge.PlacedHook {
 		return forge.PlacedHook{ID: r.ID, Organization: r.OrganizationID, Key: r.Key}
 	}), pg.Classify(err, "read hooks of forges behind %d", id)
+}
+
+// RegistryCredentialsAfter implements credential.Store.
+func (s *Store) RegistryCredentialsAfter(ctx context.Context, behind int64, most int) ([]credential.Credential, error) {
+	rows, err := query.New(s.deps.Pool).RegistryCredentialsAfter(ctx, behind, int32(most))
+	return convertAll(rows, stored.OfRegistry), pg.Classify(err, "read credentials of registries behind %d", behind)
 }
 
 // ForChat is the store as package chat sees it.

@@ -33,17 +33,13 @@ var _ prove.Attachments = (*Registries)(nil)
 // Attached implements prove.Attachments: by OCI referrers, with the tag that stands in for them where the registry has no such API, and by
 // cosign's older tags.
 func (r *Registries) Attached(ctx context.Context, organization int64, image, digest string) (all []prove.Attached, more bool, err error) {
-	reference, err := r.reference(image, "", digest)
+	puller, reference, err := r.client(ctx, wanted{organization: organization, image: image}, "", digest)
 	if err != nil {
 		return nil, false, err
 	}
 	subject, ok := reference.(name.Digest)
 	if _, err := v1.NewHash(digest); err != nil || !ok {
 		return nil, false, fault.New(fault.Invalid, "found the digest %.100q; expected sha256: and 64 hexadecimal digits", digest)
-	}
-	puller, err := r.get(organization)
-	if err != nil {
-		return nil, false, err
 	}
 	c := collection{puller: puller, repository: subject.Context()}
 	index, err := remote.Referrers(subject, remote.WithContext(ctx), remote.Reuse(puller))

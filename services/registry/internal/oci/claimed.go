@@ -21,17 +21,13 @@ const maxConfig = 1 << 20
 // images, since labels are inherited from base images.
 func (r *Registries) Claimed(ctx context.Context, organization int64, image, digest string) (provenance.Claim, error) {
 	none := provenance.Claim{}
-	reference, err := r.reference(image, "", digest)
+	puller, reference, err := r.client(ctx, wanted{organization: organization, image: image}, "", digest)
 	if err != nil {
 		return none, err
 	}
 	subject, ok := reference.(name.Digest)
 	if _, err := v1.NewHash(digest); err != nil || !ok {
 		return none, fault.New(fault.Invalid, "found the digest %.100q; expected sha256: and 64 hexadecimal digits", digest)
-	}
-	puller, err := r.get(organization)
-	if err != nil {
-		return none, err
 	}
 	for range 2 { // an index, and its first image
 		found, err := puller.Get(ctx, subject)

@@ -88,12 +88,12 @@ func (r *Registries) newest(
 		found, err = r.judge(ctx, organization, image, image.Tag, noted)
 		return found, false, err
 	}
-	tags, err := r.tags(ctx, organization, image.Repository)
+	tags, err := r.tags(ctx, of(organization, image))
 	if err != nil {
 		return nil, false, err
 	}
 	if last := noted.Tag; last != "" && !slices.Contains(tags, last) {
-		if _, err := r.head(ctx, organization, image.Repository, last); fault.Is(err, fault.NotFound) {
+		if _, err := r.head(ctx, of(organization, image), last); fault.Is(err, fault.NotFound) {
 			gone = true
 			noted.Tag = ""
 		}
@@ -154,7 +154,7 @@ func choose(image *source.Image, tags []string, noted *memory) (best string, ok 
 func (r *Registries) judge(
 	ctx context.Context, organization int64, image *source.Image, tag string, noted *memory,
 ) (*core.Notification, error) {
-	digest, err := r.head(ctx, organization, image.Repository, tag)
+	digest, err := r.head(ctx, of(organization, image), tag)
 	if err != nil {
 		if image.Selection != source.MutableTag && passable(err) {
 			return nil, nil //nolint:nilnil // it was deleted since the tags were listed, or cannot be read
@@ -196,12 +196,8 @@ func passable(err error) bool {
 }
 
 // tags returns the tags of a repository.
-func (r *Registries) tags(ctx context.Context, organization int64, image string) ([]string, error) {
-	reference, err := r.reference(image, "latest", "")
-	if err != nil {
-		return nil, err
-	}
-	puller, err := r.get(organization)
+func (r *Registries) tags(ctx context.Context, w wanted) ([]string, error) {
+	puller, reference, err := r.client(ctx, w, "latest", "")
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +215,7 @@ func (r *Registries) tags(ctx context.Context, organization int64, image string)
 			return nil, ociauth.Classify(err, reference.Context())
 		}
 		if tags = append(tags, page.Tags...); len(tags) > maxTags {
-			return nil, fault.New(fault.Invalid, "%s: found more than %d tags; expected fewer: select a mutable tag instead", image, maxTags)
+			return nil, fault.New(fault.Invalid, "%s: found more than %d tags; expected fewer: select a mutable tag instead", w.image, maxTags)
 		}
 	}
 	return tags, nil
@@ -287,11 +283,7 @@ func (r *Registries) fits(ctx context.Context, organization int64, image *source
 func (r *Registries) found(
 	ctx context.Context, organization int64, image *source.Image, tag string,
 ) (*remote.Descriptor, name.Reference, error) {
-	reference, err := r.reference(image.Repository, tag, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	puller, err := r.get(organization)
+	puller, reference, err := r.client(ctx, of(organization, image), tag, "")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -22,6 +22,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+	"github.com/lockstep-cd/lockstep/pkg/ociauth/login"
+	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/registry/internal/core"
 )
 
@@ -30,7 +32,9 @@ type Deps struct {
 	// Transport connects to the registries: names and redirects are untrusted.
 	Transport http.RoundTripper
 	Accounts  ociauth.Accounts
-	Clock     clock.Clock
+	// Logins are the credentials of organizations, which come before the accounts; nil for none.
+	Logins *login.Logins
+	Clock  clock.Clock
 }
 
 // Registries queries any registry.
@@ -38,9 +42,26 @@ type Registries struct {
 	d        Deps
 	patience *patience
 
-	mu sync.Mutex
-	// pullers is by organization: each logs in with its own accounts.
-	pullers map[int64]kept
+	mu      sync.Mutex
+	pullers map[pulls]kept
+}
+
+// pulls is what a puller is for: an organization, whose accounts it logs in with, or one value of a credential of its own.
+type pulls struct {
+	organization int64
+	login        string
+}
+
+// wanted is a repository, and for whom it is queried.
+type wanted struct {
+	organization int64
+	image        string
+	// credential is the name of a credential of the organization; empty for the one that fits best, or the account.
+	credential string
+}
+
+func of(organization int64, image *source.Image) wanted {
+	return wanted{organization, image.Repository, image.Credential}
 }
 
 // kept is a client with an expiry.
@@ -63,17 +84,24 @@ func New(d Deps) *Registries {
 // Access implements core.Access.
 func (r *Registries) Access(organization int64, image string) bool {
 	repository, err := name.NewRepository(image)
-	return err == nil && r.d.Accounts.For(organization).Has(repository)
+	if err != nil {
+		return false
+	}
+	if r.d.Accounts.For(organization).Has(repository) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), findWithin)
+	defer cancel()
+	return r.d.Logins.Has(ctx, organization, repository)
 }
+
+// findWithin is how long it may take to find the credential for a repository.
+const findWithin = 5 * time.Second
 
 // Digest returns the digest of a tag or, without a tag, checks that a digest exists. It reads the manifest to find out whether it is an
 // image; Docker Hub counts that as a pull, but there is no other way.
 func (r *Registries) Digest(ctx context.Context, organization int64, image, tag, digest string) (string, error) {
-	reference, err := r.reference(image, tag, digest)
-	if err != nil {
-		return "", err
-	}
-	puller, err := r.get(organization)
+	puller, reference, err := r.client(ctx, wanted{organization: organization, image: image}, tag, digest)
 	if err != nil {
 		return "", err
 	}
@@ -89,12 +117,8 @@ func (r *Registries) Digest(ctx context.Context, organization int64, image, tag,
 
 // head returns the digest of a tag, by HEAD if the registry supports it: Docker Hub counts each GET of a manifest as a pull, against a
 // limit.
-func (r *Registries) head(ctx context.Context, organization int64, image, tag string) (string, error) {
-	reference, err := r.reference(image, tag, "")
-	if err != nil {
-		return "", err
-	}
-	puller, err := r.get(organization)
+func (r *Registries) head(ctx context.Context, w wanted, tag string) (string, error) {
+	puller, reference, err := r.client(ctx, w, tag, "")
 	if err != nil {
 		return "", err
 	}
@@ -143,39 +167,61 @@ func digestOf(found *v1.Descriptor, reference name.Reference) (string, error) {
 	return found.Digest.String(), nil
 }
 
-// reference returns the reference to query. The caller has checked tag and digest (core's rules): they become part of the URL unchanged. An
-// insecure host is queried by HTTPS first.
-func (r *Registries) reference(image, tag, digest string) (name.Reference, error) {
-	repository, err := name.NewRepository(image, r.d.Accounts.Options(image)...)
+// client returns what queries a repository, and the reference to query. The caller has checked tag and digest (core's rules): they become
+// part of the URL unchanged. An insecure host is queried by HTTPS first.
+func (r *Registries) client(ctx context.Context, w wanted, tag, digest string) (*remote.Puller, name.Reference, error) {
+	options := r.d.Accounts.Options(w.image)
+	repository, err := name.NewRepository(w.image, options...)
 	if err != nil {
-		return nil, fault.Because(err, fault.Invalid, "%q is not a repository", image)
+		return nil, nil, fault.Because(err, fault.Invalid, "%q is not a repository", w.image)
+	}
+	use, err := r.d.Logins.Find(ctx, w.organization, w.credential, repository)
+	if err != nil {
+		return nil, nil, err
+	}
+	if use.Insecure() {
+		if repository, err = name.NewRepository(w.image, name.Insecure); err != nil {
+			return nil, nil, fault.Because(err, fault.Invalid, "%q is not a repository", w.image)
+		}
+	}
+	puller, err := r.get(w.organization, use)
+	if err != nil {
+		return nil, nil, err
 	}
 	if tag == "" {
-		return repository.Digest(digest), nil
+		return puller, repository.Digest(digest), nil
 	}
-	return repository.Tag(tag), nil
+	return puller, repository.Tag(tag), nil
 }
 
-// get returns the puller of an organization, a new one after it has expired.
-func (r *Registries) get(organization int64) (*remote.Puller, error) {
+// get returns the puller of an organization, or of a credential of its own, a new one after it has expired.
+func (r *Registries) get(organization int64, use *login.Use) (*remote.Puller, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.d.Clock.Now()
-	if k, ok := r.pullers[organization]; ok && now.Before(k.until) {
+	of := pulls{organization: organization}
+	if use != nil {
+		of.login = use.Key()
+	}
+	if k, ok := r.pullers[of]; ok && now.Before(k.until) {
 		return k.puller, nil
 	}
-	puller, err := remote.NewPuller(
+	options := []remote.Option{
 		remote.WithTransport(r.patience), remote.WithAuthFromKeychain(r.d.Accounts.For(organization)), remote.WithUserAgent("lockstep"),
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}), // hints are retried later, when they are claimed again
-	)
+	}
+	if use != nil {
+		options[0], options[1] = remote.WithTransport(use.Transport(r.patience)), remote.WithAuth(use)
+	}
+	puller, err := remote.NewPuller(options...)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of registries: %w", err)
 	}
-	maps.DeleteFunc(r.pullers, func(_ int64, k kept) bool { return !now.Before(k.until) })
+	maps.DeleteFunc(r.pullers, func(_ pulls, k kept) bool { return !now.Before(k.until) })
 	if r.pullers == nil {
-		r.pullers = map[int64]kept{}
+		r.pullers = map[pulls]kept{}
 	}
-	r.pullers[organization] = kept{puller: puller, until: now.Add(keep)}
+	r.pullers[of] = kept{puller: puller, until: now.Add(keep)}
 	return puller, nil
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/ociauth"
+	ocilogin "github.com/lockstep-cd/lockstep/pkg/ociauth/login"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -63,12 +65,11 @@ func (c *Client) Pull(ctx context.Context, q activity.ChartRequest) (out activit
 	defer leave()
 	way := &bounded{next: c.transport}
 	way.most.Store(maxManifest)
-	auth, secure, err := c.account(ctx, q, ref.Context())
+	options, ref, err := c.access(ctx, q, ref, way)
 	if err != nil {
 		return out, err
 	}
-	way.secure = secure
-	puller, err := remote.NewPuller(remote.WithTransport(way), remote.WithAuth(auth))
+	puller, err := remote.NewPuller(options...)
 	if err != nil {
 		return out, fmt.Errorf("client for %s: %w", ref, err)
 	}
@@ -115,6 +116,41 @@ func contentOf(manifest []byte, ref name.Reference) (*v1.Descriptor, error) {
 	return nil, fault.New(fault.Invalid, "%s has no layer %s; expected what `helm push` makes", ref, chartContent)
 }
 
+// access is how the registry of a chart is read with a call's credential: one of the kind registry of the organization, or one of the kind
+// http, which may be the operator's.
+func (c *Client) access(ctx context.Context, q activity.ChartRequest, ref name.Reference, way *bounded) ([]remote.Option, name.Reference, error) {
+	use, err := c.ownRegistry(ctx, q, ref.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	if use == nil {
+		auth, secure, err := c.account(ctx, q, ref.Context())
+		way.secure = secure
+		return []remote.Option{remote.WithTransport(way), remote.WithAuth(auth)}, ref, err
+	}
+	if way.secure = !use.Insecure(); use.Insecure() {
+		if ref, err = name.ParseReference(q.Reference, name.Insecure); err != nil {
+			return nil, nil, fault.Because(err, fault.Invalid, "the chart cannot be found")
+		}
+	}
+	return []remote.Option{remote.WithTransport(use.Transport(way)), remote.WithAuth(use)}, ref, nil
+}
+
+// ownRegistry is the credential of the kind registry of the organization that a call names; nil for none, or one of another kind.
+func (c *Client) ownRegistry(ctx context.Context, q activity.ChartRequest, repository name.Repository) (*ocilogin.Use, error) {
+	if _, isSecret := q.Secrets[q.Credential]; q.Credential == "" || isSecret {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	own, err := c.credentials.own.Named(ctx, q.Organization, q.Credential, sealing.Registry)
+	if fault.Is(err, fault.Denied) || err == nil && own == nil { // of another kind, or the operator's
+		return nil, nil //nolint:nilnil // see above
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.registries.Find(ctx, q.Organization, q.Credential, repository)
+}
+
 // account is what a call's credential logs in with, and whether that is sent over TLS only. Its URLs have to cover the repository. To the
 // library every address of a private network speaks plain HTTP; a credential is sent so only if its URLs say it.
 func (c *Client) account(ctx context.Context, q activity.ChartRequest, repository name.Repository) (authn.Authenticator, bool, error) {
@@ -158,7 +194,7 @@ func unread(err error, ref name.Reference) error {
 	}
 	err = ociauth.Classify(err, ref)
 	if fault.Is(err, fault.Denied) {
-		return fault.New(fault.Denied, "%s: the registry refuses access; expected a credential of kind http that may read there, named in chart_credential", ref)
+		return fault.New(fault.Denied, "%s: the registry refuses access; expected a credential of kind registry or http that may read there, named in chart_credential", ref)
 	}
 	return err
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	ocilogin "github.com/lockstep-cd/lockstep/pkg/ociauth/login"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
@@ -68,9 +69,11 @@ type Deps struct {
 type Client struct {
 	transport   http.RoundTripper
 	credentials credentials
-	clock       clock.Clock
-	dial        func(ctx context.Context, network, address string) (net.Conn, error)
-	tls         func(server string) *tls.Config
+	// registries logs in to registries with credentials of organizations.
+	registries *ocilogin.Logins
+	clock      clock.Clock
+	dial       func(ctx context.Context, network, address string) (net.Conn, error)
+	tls        func(server string) *tls.Config
 
 	mu         sync.Mutex
 	inProgress map[share]int
@@ -103,6 +106,9 @@ func New(d Deps) (*Client, error) {
 		dial:      d.Dial,
 		tls:       d.TLS,
 		transport: d.HTTP,
+		registries: ocilogin.New(ocilogin.Deps{
+			Book: d.Own, Transport: d.HTTP, Clock: d.Clock, Conceal: activity.Conceal,
+		}),
 		credentials: credentials{
 			all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, tokens: newTokens(d.HTTP, d.Clock), secured: newSecured(d),
 		},

@@ -73,6 +73,7 @@ func (u *UseCases) Create(ctx context.Context, a core.Actor, n NewCredential) (C
 		}
 		return core.Record(ctx, tx, a, change(core.ActionCreateCredential, made, n.Reason), before, state(made))
 	})
+	u.hint(made.Kind, err)
 	return shown(made), err
 }
 
@@ -97,6 +98,7 @@ func (u *UseCases) Rotate(ctx context.Context, a core.Actor, name string, n NewV
 		}
 		return core.Record(ctx, tx, a, change(core.ActionRotateCredential, rotated, n.Reason), state(before), state(rotated))
 	})
+	u.hint(rotated.Kind, err)
 	return shown(rotated), err
 }
 
@@ -119,6 +121,7 @@ func (u *UseCases) Revoke(ctx context.Context, a core.Actor, name, reason string
 		}
 		return core.Record(ctx, tx, a, change(core.ActionRevokeCredential, revoked, reason), state(before), state(revoked))
 	})
+	u.hint(revoked.Kind, err)
 	return shown(revoked), err
 }
 
@@ -265,6 +268,9 @@ func (u *UseCases) Reseal(ctx context.Context) (resealed int, err error) {
 		done[c.ID] = true
 		return tx.AnnounceCredential(ctx, c, u.clock.Now())
 	})
+	if len(done) > 0 {
+		u.hint(sealing.Registry, nil) // some of them may be of that kind
+	}
 	return len(done), errors.Join(append(slices.Collect(maps.Values(unopened)), err)...)
 }
 

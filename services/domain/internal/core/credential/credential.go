@@ -83,6 +83,9 @@ type Store interface {
 	CredentialsOfOtherKeys(ctx context.Context, key uint32, behind int64, most int) ([]Place, error)
 	// CredentialsChanged are those that have changed since a time, behind a number, in order.
 	CredentialsChanged(ctx context.Context, since time.Time, behind int64, most int) ([]Place, error)
+	// RegistryCredentialsAfter are those of the kind registry of all organizations behind a number, in order, with their values as they are
+	// stored: what the registry service needs.
+	RegistryCredentialsAfter(ctx context.Context, behind int64, most int) ([]Credential, error)
 	// CredentialsExpiring counts the values that end within a time, and those that have ended, of all organizations.
 	CredentialsExpiring(ctx context.Context, within time.Duration) (expiring, expired int64, err error)
 }
@@ -128,7 +131,9 @@ type Deps struct {
 	References References
 	// Settings say which references organizations may use.
 	Settings sealing.Settings
-	Clock    clock.Clock
+	// Changed hears of a change of what the registry service has; nil for nobody.
+	Changed func()
+	Clock   clock.Clock
 }
 
 // References reads secrets by reference.
@@ -142,12 +147,13 @@ type UseCases struct {
 	sealer   Sealer
 	refs     References
 	settings sealing.Settings
+	changed  func()
 	clock    clock.Clock
 }
 
 // New makes the use cases over their dependencies.
 func New(d Deps) *UseCases {
-	return &UseCases{store: d.Store, sealer: d.Sealer, refs: d.References, settings: d.Settings, clock: d.Clock}
+	return &UseCases{store: d.Store, sealer: d.Sealer, refs: d.References, settings: d.Settings, changed: d.Changed, clock: d.Clock}
 }
 
 // Secret is the value of a credential of the kind http, for the service to check what others prove with it. It is never shown. The error is
@@ -185,6 +191,18 @@ func (u *UseCases) Credentials(ctx context.Context, a core.Actor) ([]Credential,
 		all[i].Sealed = nil // nobody who reads needs it; Key says that there is one
 	}
 	return all, err
+}
+
+// ForRegistries are those of the kind registry of all organizations behind a number, in order, with their values as they are stored.
+func (u *UseCases) ForRegistries(ctx context.Context, behind int64, most int) ([]Credential, error) {
+	return u.store.RegistryCredentialsAfter(ctx, behind, most)
+}
+
+// hint tells the registry service that a credential has changed. A hint that is lost is made up for within a minute.
+func (u *UseCases) hint(kind sealing.Kind, err error) {
+	if err == nil && kind == sealing.Registry && u.changed != nil {
+		u.changed()
+	}
 }
 
 // Expiring counts the values that end soon, and those that have ended, of all organizations.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,6 +54,23 @@ func of(r query.Credential) credential.Credential {
 		},
 		ChangedAt: r.ChangedAt, CreatedAt: r.CreatedAt,
 	}
+}
+
+// OfRegistry is one of the kind registry, with its value as it is stored.
+func OfRegistry(r query.RegistryCredentialsAfterRow) credential.Credential {
+	var proof sealing.Proof
+	_ = json.Unmarshal(r.Proof, &proof) // see of
+	c := credential.Credential{
+		ID: r.ID, Reference: r.Reference, Sealed: r.Sealed,
+		Terms: sealing.Terms{
+			Organization: r.OrganizationID, Name: r.Name, Version: int(r.Version), Kind: sealing.Registry, URLPrefixes: r.UrlPrefixes,
+			Username: r.Username, Proof: proof,
+		},
+	}
+	if r.Revoked {
+		c.RevokedAt = &time.Time{} // when does not matter to who uses it
+	}
+	return c
 }
 
 // Writes are what use cases change, in the transaction that Q is of.

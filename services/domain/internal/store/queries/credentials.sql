@@ -43,3 +43,10 @@ FROM cd_credentials_of_other_keys(@primary_key::bigint, @behind::bigint, @most::
 
 -- name: CredentialsExpiring :one
 SELECT expiring::bigint AS expiring, expired::bigint AS expired FROM cd_credentials_expiring(make_interval(secs => @soon_seconds::bigint));
+
+-- name: RegistryCredentialsAfter :many
+-- Across organizations, on purpose: there is one registry service for all.
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.name::text AS name, f.version::integer AS version,
+    f.url_prefixes::text[] AS url_prefixes, f.username::text AS username, f.proof::jsonb AS proof, f.reference::text AS reference,
+    f.sealed::bytea AS sealed, (f.revoked_at IS NOT NULL)::boolean AS revoked
+FROM cd_registry_credentials_after(@behind::bigint, @most::integer) AS f;

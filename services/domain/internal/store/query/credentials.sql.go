@@ -241,6 +241,58 @@ func (q *Queries) LockCredentials(ctx context.Context, organizationID int64) err
 	return err
 }
 
+const registryCredentialsAfter = `-- name: RegistryCredentialsAfter :many
+SELECT f.id::bigint AS id, f.organization_id::bigint AS organization_id, f.name::text AS name, f.version::integer AS version,
+    f.url_prefixes::text[] AS url_prefixes, f.username::text AS username, f.proof::jsonb AS proof, f.reference::text AS reference,
+    f.sealed::bytea AS sealed, (f.revoked_at IS NOT NULL)::boolean AS revoked
+FROM cd_registry_credentials_after($1::bigint, $2::integer) AS f
+`
+
+type RegistryCredentialsAfterRow struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	Version        int32
+	UrlPrefixes    []string
+	Username       string
+	Proof          json.RawMessage
+	Reference      string
+	Sealed         []byte
+	Revoked        bool
+}
+
+// Across organizations, on purpose: there is one registry service for all.
+func (q *Queries) RegistryCredentialsAfter(ctx context.Context, behind int64, most int32) ([]RegistryCredentialsAfterRow, error) {
+	rows, err := q.db.Query(ctx, registryCredentialsAfter, behind, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RegistryCredentialsAfterRow
+	for rows.Next() {
+		var i RegistryCredentialsAfterRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.Name,
+			&i.Version,
+			&i.UrlPrefixes,
+			&i.Username,
+			&i.Proof,
+			&i.Reference,
+			&i.Sealed,
+			&i.Revoked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const resealCredential = `-- name: ResealCredential :exec
 UPDATE cd_credentials SET sealed = $1, key_id = $2 WHERE organization_id = $3 AND id = $4
 `

@@ -18,6 +18,87 @@ var (
 	ErrBatchAlreadyClosed = errors.New("batch already closed")
 )
 
+const putCredential = `-- name: PutCredential :batchexec
+INSERT INTO credential (id, organization_id, name, version, url_prefixes, username, proof, reference, sealed, revoked, pulled_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT (id) DO UPDATE
+SET organization_id = excluded.organization_id,
+    name            = excluded.name,
+    version         = excluded.version,
+    url_prefixes    = excluded.url_prefixes,
+    username        = excluded.username,
+    proof           = excluded.proof,
+    reference       = excluded.reference,
+    sealed          = excluded.sealed,
+    revoked         = excluded.revoked,
+    pulled_at       = excluded.pulled_at
+WHERE credential.pulled_at <= excluded.pulled_at
+`
+
+type PutCredentialBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type PutCredentialParams struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	Version        int32
+	UrlPrefixes    []string
+	Username       string
+	Proof          json.RawMessage
+	Reference      string
+	Sealed         []byte
+	Revoked        bool
+	PulledAt       time.Time
+}
+
+// A pull that began earlier does not replace what a later one has stored.
+func (q *Queries) PutCredential(ctx context.Context, arg []PutCredentialParams) *PutCredentialBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.ID,
+			a.OrganizationID,
+			a.Name,
+			a.Version,
+			a.UrlPrefixes,
+			a.Username,
+			a.Proof,
+			a.Reference,
+			a.Sealed,
+			a.Revoked,
+			a.PulledAt,
+		}
+		batch.Queue(putCredential, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &PutCredentialBatchResults{br, len(arg), false}
+}
+
+func (b *PutCredentialBatchResults) Exec(f func(int, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		if b.closed {
+			if f != nil {
+				f(t, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		_, err := b.br.Exec()
+		if f != nil {
+			f(t, err)
+		}
+	}
+}
+
+func (b *PutCredentialBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
 const putSource = `-- name: PutSource :batchexec
 INSERT INTO source (id, organization_id, source_ref, source_config, revision, name, place, interval_seconds, pulled_at, next_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)

@@ -9,6 +9,21 @@ import (
 	"time"
 )
 
+type Credential struct {
+	ID             int64
+	OrganizationID int64
+	Name           string
+	Version        int32
+	UrlPrefixes    []string
+	Username       string
+	// How the client proves itself other than by sending the value. It has no secret.
+	Proof     json.RawMessage
+	Reference string
+	Sealed    []byte
+	Revoked   bool
+	PulledAt  time.Time
+}
+
 type Hint struct {
 	ID           string
 	Hook         string

@@ -1,4 +1,4 @@
-package credential
+package book
 
 // Surplus is what is dropped before something of a credential is kept: what the organization of the credential has had longest if it has as
 // many as one may have, else, if there are as many as may be, what the organization with the most has had longest. age is less for what is
