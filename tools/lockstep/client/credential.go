@@ -8,7 +8,7 @@ import (
 // Credential is what programs log in to servers with, without its value.
 type Credential struct {
 	Name string `json:"name"`
-	// Kind is GIT or HTTP.
+	// Kind is GIT, HTTP or REGISTRY.
 	Kind string `json:"kind"`
 	// URLPrefixes are the URLs that the value may be sent to.
 	URLPrefixes []string `json:"urlPrefixes"`
@@ -19,6 +19,10 @@ type Credential struct {
 	OAuth2      *CredentialOAuth2      `json:"oauth2,omitempty"`
 	Certificate *CredentialCertificate `json:"certificate,omitempty"`
 	GitHubApp   *CredentialGitHubApp   `json:"githubApp,omitempty"`
+	// ECR, GAR and ACR make it an account of a cloud that tokens of registries are issued for.
+	ECR *CredentialECR `json:"ecr,omitempty"`
+	GAR *CredentialGAR `json:"gar,omitempty"`
+	ACR *CredentialACR `json:"acr,omitempty"`
 	// Version counts the values.
 	Version int `json:"version"`
 	// Reference refers to the value; empty for a sealed one.
@@ -57,6 +61,31 @@ type CredentialGitHubApp struct {
 	APIURL string `json:"apiUrl"`
 }
 
+// CredentialECR is an account of AWS.
+type CredentialECR struct {
+	AccessKeyID string `json:"accessKeyId"`
+	Region      string `json:"region"`
+	// RoleARN is a role that is assumed first; empty for none.
+	RoleARN string `json:"roleArn"`
+	// APIURL and STSURL are where tokens are issued and roles are assumed; empty for where AWS has them.
+	APIURL string `json:"apiUrl"`
+	STSURL string `json:"stsUrl"`
+}
+
+// CredentialGAR is a service account of Google Cloud.
+type CredentialGAR struct {
+	// TokenURL is where tokens are issued; empty for Google's.
+	TokenURL string `json:"tokenUrl"`
+}
+
+// CredentialACR is a service principal of Azure.
+type CredentialACR struct {
+	TenantID string `json:"tenantId"`
+	ClientID string `json:"clientId"`
+	// AuthorityURL is where the principal proves itself; empty for the public cloud's.
+	AuthorityURL string `json:"authorityUrl"`
+}
+
 // CredentialValue is the value of a credential: itself, or a reference to it.
 type CredentialValue struct {
 	Value, Reference string
@@ -64,10 +93,13 @@ type CredentialValue struct {
 	ExpiresAt *time.Time
 }
 
-const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + ` version reference sealed state expiresAt revokedAt author changedAt`
+const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + registryNewer + ` version reference sealed state expiresAt revokedAt author changedAt`
 
 // githubAppNewer lists the fields that the release before lacks.
 const githubAppNewer = ` githubApp { appId installationId apiUrl }`
+
+// registryNewer lists more of them.
+const registryNewer = ` ecr { accessKeyId region roleArn apiUrl stsUrl } gar { tokenUrl } acr { tenantId clientId authorityUrl }`
 
 func (v CredentialValue) onto(input map[string]any) map[string]any {
 	if v.Value != "" {
@@ -103,6 +135,15 @@ func (c *Client) CreateCredential(ctx context.Context, n Credential, v Credentia
 	}
 	if n.GitHubApp != nil {
 		input["githubApp"] = n.GitHubApp
+	}
+	if n.ECR != nil {
+		input["ecr"] = n.ECR
+	}
+	if n.GAR != nil {
+		input["gar"] = n.GAR
+	}
+	if n.ACR != nil {
+		input["acr"] = n.ACR
 	}
 	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, input)
 }

@@ -134,24 +134,29 @@ func (c commands) create() *cobra.Command {
 	var certificate bool
 	var authorities string
 	var app client.CredentialGitHubApp
+	var of clouds
 	cmd := c.Asking("create NAME", "Make a credential. The value is read from standard input or a file, and never shown again",
 		"  lockstep credential create api --kind http --url https://api.example.com/v1 < token.txt\n"+
 			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
 			"  lockstep credential create hub --kind http --url https://hub.example.com/ --header X-Api-Key --reference vault:secret/data/shop/hub#key\n"+
 			"  lockstep credential create approvals --kind http --url https://approvals.example.com/ --token-url https://id.example.com/token --client-id lockstep --scope read < secret.txt\n"+
 			"  cat client.pem client-key.pem | lockstep credential create inner --kind http --url https://inner.example.com/ --client-certificate --ca inner-ca.pem\n"+
-			"  lockstep credential create team --kind git --url https://github.com/team --forge github --github-app Iv23liAbCdEf --installation 12345678 --value-file team.private-key.pem",
+			"  lockstep credential create team --kind git --url https://github.com/team --forge github --github-app Iv23liAbCdEf --installation 12345678 --value-file team.private-key.pem\n"+
+			"  lockstep credential create images --kind registry --url https://registry.example.com/shop --username robot < password.txt\n"+
+			"  lockstep credential create ecr --kind registry --url https://123456789012.dkr.ecr.eu-central-1.amazonaws.com/ --ecr AKIAIOSFODNN7EXAMPLE --region eu-central-1 < secret.txt",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
 			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
 				return err
 			}
 			n.Name, n.Kind = args[0], strings.ToUpper(n.Kind)
-			if slices.ContainsFunc([]string{"token-url", "client-id", "scope", "send"}, cmd.Flags().Changed) {
+			of.onto(cmd, &n, token.TokenURL, app.APIURL)
+			flagged := cmd.Flags().Changed
+			if slices.ContainsFunc([]string{"client-id", "scope", "send"}, flagged) || flagged("token-url") && n.GAR == nil {
 				token.Scopes = append([]string{}, token.Scopes...)
 				n.OAuth2 = &token
 			}
-			if slices.ContainsFunc([]string{"github-app", "installation", "api-url"}, cmd.Flags().Changed) {
+			if slices.ContainsFunc([]string{"github-app", "installation"}, flagged) || flagged("api-url") && n.ECR == nil {
 				n.GitHubApp = &app
 			}
 			if certificate {
@@ -169,10 +174,10 @@ func (c commands) create() *cobra.Command {
 			}
 			return c.print(made)
 		})
-	command.WordFlag(cmd, &n.Kind, "kind", "http", "what it is for", []string{"http", "git"})
+	command.WordFlag(cmd, &n.Kind, "kind", "http", "what it is for", []string{"http", "git", "registry"})
 	cmd.Flags().StringArrayVar(&n.URLPrefixes, "url", nil, "a `URL` that the value may be sent to: scheme, host and the beginning of a path; repeatable")
 	_ = cmd.MarkFlagRequired("url")
-	cmd.Flags().StringVar(&n.Username, "username", "", "makes it a user `name` and a password; otherwise http is a bearer token")
+	cmd.Flags().StringVar(&n.Username, "username", "", "makes it a user `name` and a password; otherwise http and registry are a bearer token")
 	cmd.Flags().StringVar(&n.Header, "header", "", "makes it the value of that `header`, such as X-Api-Key")
 	command.WordFlag(cmd, &n.Forge, "forge", "", "of git: the interface of the repositories", []string{"git", "gitlab", "github", "gitea", "bitbucket"})
 	cmd.Flags().StringVar(&token.TokenURL, "token-url", "", "makes it a client of OAuth 2.0: the `URL` where tokens are issued; the value is the client's secret")
@@ -184,8 +189,40 @@ func (c commands) create() *cobra.Command {
 	cmd.Flags().StringVar(&app.AppID, "github-app", "", "of git: makes it a GitHub App with this App `ID` or client ID; the value is the App's private key, in PEM")
 	cmd.Flags().StringVar(&app.InstallationID, "installation", "", "of a GitHub App: the `number` of its installation, which the installation's address ends with")
 	cmd.Flags().StringVar(&app.APIURL, "api-url", "", "of a GitHub App: the `URL` of GitHub's REST API, if it is neither https://api.github.com nor https://HOST/api/v3")
+	of.flags(cmd)
 	v.flags(cmd)
 	return cmd
+}
+
+// clouds are the flags of accounts of clouds, for which tokens of registries are issued.
+type clouds struct {
+	ecr client.CredentialECR
+	gar bool
+	acr client.CredentialACR
+}
+
+func (c *clouds) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.ecr.AccessKeyID, "ecr", "", "of registry: makes it an account of AWS with this `ID` of an access key; the value is the secret access key (--api-url: where tokens are issued)")
+	cmd.Flags().StringVar(&c.ecr.Region, "region", "", "of ECR: the `region` of the registry")
+	cmd.Flags().StringVar(&c.ecr.RoleARN, "role", "", "of ECR: the `ARN` of a role that is assumed first")
+	cmd.Flags().StringVar(&c.ecr.STSURL, "sts-url", "", "of ECR: the `URL` where roles are assumed, if it is not https://sts.REGION.amazonaws.com")
+	cmd.Flags().BoolVar(&c.gar, "gar", false, "of registry: makes it a service account of Google Cloud; the value is its key, in JSON (--token-url: where tokens are issued)")
+	cmd.Flags().StringVar(&c.acr.ClientID, "acr", "", "of registry: makes it a service principal of Azure with this application (client) `ID`; the value is its secret")
+	cmd.Flags().StringVar(&c.acr.TenantID, "tenant", "", "of ACR: the `ID` of the principal's tenant, or its domain")
+	cmd.Flags().StringVar(&c.acr.AuthorityURL, "authority-url", "", "of ACR: the `URL` where the principal proves itself, if it is not https://login.microsoftonline.com")
+}
+
+// onto adds the account of a cloud that the flags have.
+func (c *clouds) onto(cmd *cobra.Command, n *client.Credential, tokenURL, apiURL string) {
+	if slices.ContainsFunc([]string{"ecr", "region", "role", "sts-url"}, cmd.Flags().Changed) {
+		c.ecr.APIURL, n.ECR = apiURL, &c.ecr
+	}
+	if c.gar {
+		n.GAR = &client.CredentialGAR{TokenURL: tokenURL}
+	}
+	if slices.ContainsFunc([]string{"acr", "tenant", "authority-url"}, cmd.Flags().Changed) {
+		n.ACR = &c.acr
+	}
 }
 
 // textOf is the text of a file that is no secret.

@@ -67,6 +67,21 @@ func proofOf(in model.CreateCredentialInput) (p sealing.Proof) {
 			p.GitHubApp.Installation = "0"
 		}
 	}
+	if e := in.Ecr; e != nil {
+		p.ECR = sealing.ECR{AccessKeyID: e.AccessKeyID, Region: e.Region, Role: e.RoleArn, API: e.APIURL, STS: e.StsURL}
+		if p.ECR == (sealing.ECR{}) { // see above
+			p.ECR.Region = "-"
+		}
+	}
+	if g := in.Gar; g != nil {
+		p.GAR = sealing.GAR{Key: true, TokenURL: g.TokenURL}
+	}
+	if a := in.Acr; a != nil {
+		p.ACR = sealing.ACR{Tenant: a.TenantID, ClientID: a.ClientID, Authority: a.AuthorityURL}
+		if p.ACR == (sealing.ACR{}) { // see above
+			p.ACR.Tenant = "-"
+		}
+	}
 	return p
 }
 

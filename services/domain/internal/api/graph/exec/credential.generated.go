@@ -261,6 +261,102 @@ func (ec *executionContext) fieldContext_Credential_githubApp(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _Credential_ecr(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_ecr(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ecr, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialECR) graphql.Marshaler {
+			return ec.marshalOCredentialECR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialECR(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_ecr(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialECR(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Credential_gar(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_gar(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Gar, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialGAR) graphql.Marshaler {
+			return ec.marshalOCredentialGAR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGAR(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_gar(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialGAR(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Credential_acr(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_acr(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Acr, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialACR) graphql.Marshaler {
+			return ec.marshalOCredentialACR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialACR(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_acr(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialACR(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Credential_version(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -445,6 +541,75 @@ func (ec *executionContext) fieldContext_Credential_changedAt(_ context.Context,
 	return graphql.NewScalarFieldContext("Credential", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _CredentialACR_tenantId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialACR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialACR_tenantId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TenantID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialACR_tenantId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialACR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialACR_clientId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialACR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialACR_clientId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialACR_clientId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialACR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialACR_authorityUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialACR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialACR_authorityUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AuthorityURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialACR_authorityUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialACR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CredentialCertificate_ca(ctx context.Context, field graphql.CollectedField, obj *model.CredentialCertificate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -466,6 +631,144 @@ func (ec *executionContext) _CredentialCertificate_ca(ctx context.Context, field
 }
 func (ec *executionContext) fieldContext_CredentialCertificate_ca(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("CredentialCertificate", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialECR_accessKeyId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialECR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialECR_accessKeyId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AccessKeyID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialECR_accessKeyId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialECR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialECR_region(ctx context.Context, field graphql.CollectedField, obj *model.CredentialECR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialECR_region(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Region, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialECR_region(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialECR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialECR_roleArn(ctx context.Context, field graphql.CollectedField, obj *model.CredentialECR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialECR_roleArn(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RoleArn, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialECR_roleArn(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialECR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialECR_apiUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialECR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialECR_apiUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.APIURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialECR_apiUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialECR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialECR_stsUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialECR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialECR_stsUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StsURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialECR_stsUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialECR", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CredentialGAR_tokenUrl(ctx context.Context, field graphql.CollectedField, obj *model.CredentialGAR) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialGAR_tokenUrl(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TokenURL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialGAR_tokenUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialGAR", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _CredentialGitHubApp_appId(ctx context.Context, field graphql.CollectedField, obj *model.CredentialGitHubApp) (ret graphql.Marshaler) {
@@ -721,7 +1024,7 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "githubApp", "value", "reference", "expiresAt", "reason"}
+	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "githubApp", "ecr", "gar", "acr", "value", "reference", "expiresAt", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -791,6 +1094,27 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.GithubApp = data
+		case "ecr":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("ecr"))
+			data, err := ec.unmarshalOCredentialECRInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialECRInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Ecr = data
+		case "gar":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gar"))
+			data, err := ec.unmarshalOCredentialGARInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGARInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Gar = data
+		case "acr":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("acr"))
+			data, err := ec.unmarshalOCredentialACRInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialACRInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Acr = data
 		case "value":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("value"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -819,6 +1143,54 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialACRInput(ctx context.Context, obj any) (model.CredentialACRInput, error) {
+	var it model.CredentialACRInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["authorityUrl"]; !present {
+		asMap["authorityUrl"] = ""
+	}
+
+	fieldsInOrder := [...]string{"tenantId", "clientId", "authorityUrl"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "tenantId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tenantId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TenantID = data
+		case "clientId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClientID = data
+		case "authorityUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("authorityUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AuthorityURL = data
 		}
 	}
 	return it, nil
@@ -853,6 +1225,108 @@ func (ec *executionContext) unmarshalInputCredentialCertificateInput(ctx context
 				return it, err
 			}
 			it.Ca = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialECRInput(ctx context.Context, obj any) (model.CredentialECRInput, error) {
+	var it model.CredentialECRInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["roleArn"]; !present {
+		asMap["roleArn"] = ""
+	}
+	if _, present := asMap["apiUrl"]; !present {
+		asMap["apiUrl"] = ""
+	}
+	if _, present := asMap["stsUrl"]; !present {
+		asMap["stsUrl"] = ""
+	}
+
+	fieldsInOrder := [...]string{"accessKeyId", "region", "roleArn", "apiUrl", "stsUrl"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "accessKeyId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("accessKeyId"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AccessKeyID = data
+		case "region":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("region"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Region = data
+		case "roleArn":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("roleArn"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RoleArn = data
+		case "apiUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("apiUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.APIURL = data
+		case "stsUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("stsUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.StsURL = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCredentialGARInput(ctx context.Context, obj any) (model.CredentialGARInput, error) {
+	var it model.CredentialGARInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["tokenUrl"]; !present {
+		asMap["tokenUrl"] = ""
+	}
+
+	fieldsInOrder := [...]string{"tokenUrl"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "tokenUrl":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tokenUrl"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.TokenURL = data
 		}
 	}
 	return it, nil
@@ -1132,6 +1606,21 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "ecr":
+			out.Values[i] = ec._Credential_ecr(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "gar":
+			out.Values[i] = ec._Credential_gar(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "acr":
+			out.Values[i] = ec._Credential_acr(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "version":
 			out.Values[i] = ec._Credential_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1193,6 +1682,54 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var credentialACRImplementors = []string{"CredentialACR"}
+
+func (ec *executionContext) _CredentialACR(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialACR) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialACRImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialACR")
+		case "tenantId":
+			out.Values[i] = ec._CredentialACR_tenantId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientId":
+			out.Values[i] = ec._CredentialACR_clientId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "authorityUrl":
+			out.Values[i] = ec._CredentialACR_authorityUrl(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var credentialCertificateImplementors = []string{"CredentialCertificate"}
 
 func (ec *executionContext) _CredentialCertificate(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialCertificate) graphql.Marshaler {
@@ -1207,6 +1744,102 @@ func (ec *executionContext) _CredentialCertificate(ctx context.Context, sel ast.
 			out.Values[i] = graphql.MarshalString("CredentialCertificate")
 		case "ca":
 			out.Values[i] = ec._CredentialCertificate_ca(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var credentialECRImplementors = []string{"CredentialECR"}
+
+func (ec *executionContext) _CredentialECR(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialECR) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialECRImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialECR")
+		case "accessKeyId":
+			out.Values[i] = ec._CredentialECR_accessKeyId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "region":
+			out.Values[i] = ec._CredentialECR_region(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "roleArn":
+			out.Values[i] = ec._CredentialECR_roleArn(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "apiUrl":
+			out.Values[i] = ec._CredentialECR_apiUrl(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "stsUrl":
+			out.Values[i] = ec._CredentialECR_stsUrl(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var credentialGARImplementors = []string{"CredentialGAR"}
+
+func (ec *executionContext) _CredentialGAR(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialGAR) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialGARImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialGAR")
+		case "tokenUrl":
+			out.Values[i] = ec._CredentialGAR_tokenUrl(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1457,6 +2090,21 @@ func (ec *executionContext) marshalOCredential2ᚖgithubᚗcomᚋlockstepᚑcd�
 	return ec._Credential(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalOCredentialACR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialACR(ctx context.Context, sel ast.SelectionSet, v *model.CredentialACR) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialACR(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialACRInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialACRInput(ctx context.Context, v any) (*model.CredentialACRInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialACRInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalOCredentialCertificate2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialCertificate(ctx context.Context, sel ast.SelectionSet, v *model.CredentialCertificate) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -1469,6 +2117,36 @@ func (ec *executionContext) unmarshalOCredentialCertificateInput2ᚖgithubᚗcom
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputCredentialCertificateInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCredentialECR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialECR(ctx context.Context, sel ast.SelectionSet, v *model.CredentialECR) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialECR(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialECRInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialECRInput(ctx context.Context, v any) (*model.CredentialECRInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialECRInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCredentialGAR2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGAR(ctx context.Context, sel ast.SelectionSet, v *model.CredentialGAR) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialGAR(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialGARInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialGARInput(ctx context.Context, v any) (*model.CredentialGARInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialGARInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 

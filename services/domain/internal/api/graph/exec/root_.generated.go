@@ -620,11 +620,14 @@ type ComplexityRoot struct {
 	}
 
 	Credential struct {
+		Acr         func(childComplexity int) int
 		Author      func(childComplexity int) int
 		Certificate func(childComplexity int) int
 		ChangedAt   func(childComplexity int) int
+		Ecr         func(childComplexity int) int
 		ExpiresAt   func(childComplexity int) int
 		Forge       func(childComplexity int) int
+		Gar         func(childComplexity int) int
 		GithubApp   func(childComplexity int) int
 		Header      func(childComplexity int) int
 		Kind        func(childComplexity int) int
@@ -639,8 +642,26 @@ type ComplexityRoot struct {
 		Version     func(childComplexity int) int
 	}
 
+	CredentialACR struct {
+		AuthorityURL func(childComplexity int) int
+		ClientID     func(childComplexity int) int
+		TenantID     func(childComplexity int) int
+	}
+
 	CredentialCertificate struct {
 		Ca func(childComplexity int) int
+	}
+
+	CredentialECR struct {
+		APIURL      func(childComplexity int) int
+		AccessKeyID func(childComplexity int) int
+		Region      func(childComplexity int) int
+		RoleArn     func(childComplexity int) int
+		StsURL      func(childComplexity int) int
+	}
+
+	CredentialGAR struct {
+		TokenURL func(childComplexity int) int
 	}
 
 	CredentialGitHubApp struct {
@@ -4743,6 +4764,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateVersionSetPayload.VersionSet(childComplexity), true
 
+	case "Credential.acr":
+		if e.ComplexityRoot.Credential.Acr == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Acr(childComplexity), true
 	case "Credential.author":
 		if e.ComplexityRoot.Credential.Author == nil {
 			break
@@ -4761,6 +4788,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.ChangedAt(childComplexity), true
+	case "Credential.ecr":
+		if e.ComplexityRoot.Credential.Ecr == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Ecr(childComplexity), true
 	case "Credential.expiresAt":
 		if e.ComplexityRoot.Credential.ExpiresAt == nil {
 			break
@@ -4773,6 +4806,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.Forge(childComplexity), true
+	case "Credential.gar":
+		if e.ComplexityRoot.Credential.Gar == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.Gar(childComplexity), true
 	case "Credential.githubApp":
 		if e.ComplexityRoot.Credential.GithubApp == nil {
 			break
@@ -4846,12 +4885,69 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Credential.Version(childComplexity), true
 
+	case "CredentialACR.authorityUrl":
+		if e.ComplexityRoot.CredentialACR.AuthorityURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialACR.AuthorityURL(childComplexity), true
+	case "CredentialACR.clientId":
+		if e.ComplexityRoot.CredentialACR.ClientID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialACR.ClientID(childComplexity), true
+	case "CredentialACR.tenantId":
+		if e.ComplexityRoot.CredentialACR.TenantID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialACR.TenantID(childComplexity), true
+
 	case "CredentialCertificate.ca":
 		if e.ComplexityRoot.CredentialCertificate.Ca == nil {
 			break
 		}
 
 		return e.ComplexityRoot.CredentialCertificate.Ca(childComplexity), true
+
+	case "CredentialECR.apiUrl":
+		if e.ComplexityRoot.CredentialECR.APIURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialECR.APIURL(childComplexity), true
+	case "CredentialECR.accessKeyId":
+		if e.ComplexityRoot.CredentialECR.AccessKeyID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialECR.AccessKeyID(childComplexity), true
+	case "CredentialECR.region":
+		if e.ComplexityRoot.CredentialECR.Region == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialECR.Region(childComplexity), true
+	case "CredentialECR.roleArn":
+		if e.ComplexityRoot.CredentialECR.RoleArn == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialECR.RoleArn(childComplexity), true
+	case "CredentialECR.stsUrl":
+		if e.ComplexityRoot.CredentialECR.StsURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialECR.StsURL(childComplexity), true
+
+	case "CredentialGAR.tokenUrl":
+		if e.ComplexityRoot.CredentialGAR.TokenURL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialGAR.TokenURL(childComplexity), true
 
 	case "CredentialGitHubApp.apiUrl":
 		if e.ComplexityRoot.CredentialGitHubApp.APIURL == nil {
@@ -14254,7 +14350,10 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateServiceInput,
 		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputCreateVersionSetInput,
+		ec.unmarshalInputCredentialACRInput,
 		ec.unmarshalInputCredentialCertificateInput,
+		ec.unmarshalInputCredentialECRInput,
+		ec.unmarshalInputCredentialGARInput,
 		ec.unmarshalInputCredentialGitHubAppInput,
 		ec.unmarshalInputCredentialOAuth2Input,
 		ec.unmarshalInputDecideChangeInput,
@@ -15749,6 +15848,8 @@ enum CredentialKind {
   GIT
   "Requests and e-mail of programs and notifications."
   HTTP
+  "Registries of images and charts."
+  REGISTRY
 }
 
 "What a credential is now."
@@ -15782,6 +15883,12 @@ type Credential {
   certificate: CredentialCertificate
   "Makes it an installation of a GitHub App, for which tokens are issued; null for none."
   githubApp: CredentialGitHubApp
+  "Makes it an account of AWS, for which tokens of ECR are issued; null for none."
+  ecr: CredentialECR
+  "Makes it a service account of Google Cloud, for which tokens are issued; null for none."
+  gar: CredentialGAR
+  "Makes it a service principal of Azure, for which tokens of ACR are issued; null for none."
+  acr: CredentialACR
   "Counts the values."
   version: Int!
   "Refers to the value; empty for a sealed one."
@@ -15827,6 +15934,36 @@ type CredentialGitHubApp {
   apiUrl: String!
 }
 
+"An account of AWS. The value of the credential is its secret access key, which is sent nowhere: it signs."
+type CredentialECR {
+  "The ID of the access key."
+  accessKeyId: String!
+  "The region of the registry."
+  region: String!
+  "The role that is assumed first; empty for none."
+  roleArn: String!
+  "Where tokens of ECR are issued; empty for where AWS has it for the region."
+  apiUrl: String!
+  "Where roles are assumed; empty for where AWS has it for the region."
+  stsUrl: String!
+}
+
+"A service account of Google Cloud. The value of the credential is its key, in JSON, which is sent nowhere: it signs."
+type CredentialGAR {
+  "Where tokens are issued; empty for Google's."
+  tokenUrl: String!
+}
+
+"A service principal of Azure. The value of the credential is its secret."
+type CredentialACR {
+  "The tenant of the principal."
+  tenantId: String!
+  "The application (client) ID of the principal."
+  clientId: String!
+  "Where the principal proves itself; empty for the public cloud's. The secret is sent there only."
+  authorityUrl: String!
+}
+
 "A client of OAuth 2.0."
 input CredentialOAuth2Input {
   "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
@@ -15855,6 +15992,36 @@ input CredentialGitHubAppInput {
   apiUrl: String! = ""
 }
 
+"An account of AWS."
+input CredentialECRInput {
+  "The ID of the access key, such as AKIAIOSFODNN7EXAMPLE."
+  accessKeyId: String!
+  "The region of the registry, such as eu-central-1."
+  region: String!
+  "A role that is assumed first, such as arn:aws:iam::123456789012:role/images."
+  roleArn: String! = ""
+  "Where tokens of ECR are issued. Without it, https://api.ecr.REGION.amazonaws.com."
+  apiUrl: String! = ""
+  "Where roles are assumed. Without it, https://sts.REGION.amazonaws.com."
+  stsUrl: String! = ""
+}
+
+"A service account of Google Cloud."
+input CredentialGARInput {
+  "Where tokens are issued. Without it, https://oauth2.googleapis.com/token; what the key says of it does not count."
+  tokenUrl: String! = ""
+}
+
+"A service principal of Azure."
+input CredentialACRInput {
+  "The tenant of the principal: its ID, or its domain."
+  tenantId: String!
+  "The application (client) ID of the principal."
+  clientId: String!
+  "Where the principal proves itself, without the tenant. Without it, https://login.microsoftonline.com."
+  authorityUrl: String! = ""
+}
+
 "Input of createCredential."
 input CreateCredentialInput {
   "1 to 63 lower-case letters, digits, dots, hyphens and underscores."
@@ -15862,7 +16029,7 @@ input CreateCredentialInput {
   kind: CredentialKind!
   "The URLs that the value may be sent to: scheme, host and the beginning of a path, which ends at a slash. At most 20."
   urlPrefixes: [String!]!
-  "Makes it a user name and a password. Without it and header, HTTP is a bearer token."
+  "Makes it a user name and a password. Without it and header, HTTP is a bearer token; REGISTRY is one without it."
   username: String = ""
   "Makes it the value of that header, such as X-Api-Key."
   header: String = ""
@@ -15874,6 +16041,12 @@ input CreateCredentialInput {
   certificate: CredentialCertificateInput
   "Makes it an installation of a GitHub App, of which the value is the private key, in PEM. Only for GIT, without username, and all URLs at one host."
   githubApp: CredentialGitHubAppInput
+  "Makes it an account of AWS, of which the value is the secret access key. Only for REGISTRY, and without username and the others."
+  ecr: CredentialECRInput
+  "Makes it a service account of Google Cloud, of which the value is the key, in JSON. Only for REGISTRY, and without username and the others."
+  gar: CredentialGARInput
+  "Makes it a service principal of Azure, of which the value is the secret. Only for REGISTRY, and without username and the others."
+  acr: CredentialACRInput
   "The value itself, which is sealed and never shown again; or else reference."
   value: String
   "A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it."
@@ -22500,6 +22673,12 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 		return ec.fieldContext_Credential_certificate(ctx, field)
 	case "githubApp":
 		return ec.fieldContext_Credential_githubApp(ctx, field)
+	case "ecr":
+		return ec.fieldContext_Credential_ecr(ctx, field)
+	case "gar":
+		return ec.fieldContext_Credential_gar(ctx, field)
+	case "acr":
+		return ec.fieldContext_Credential_acr(ctx, field)
 	case "version":
 		return ec.fieldContext_Credential_version(ctx, field)
 	case "reference":
@@ -22520,12 +22699,48 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type Credential", field.Name)
 }
 
+func (ec *executionContext) childFields_CredentialACR(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "tenantId":
+		return ec.fieldContext_CredentialACR_tenantId(ctx, field)
+	case "clientId":
+		return ec.fieldContext_CredentialACR_clientId(ctx, field)
+	case "authorityUrl":
+		return ec.fieldContext_CredentialACR_authorityUrl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialACR", field.Name)
+}
+
 func (ec *executionContext) childFields_CredentialCertificate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "ca":
 		return ec.fieldContext_CredentialCertificate_ca(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CredentialCertificate", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialECR(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "accessKeyId":
+		return ec.fieldContext_CredentialECR_accessKeyId(ctx, field)
+	case "region":
+		return ec.fieldContext_CredentialECR_region(ctx, field)
+	case "roleArn":
+		return ec.fieldContext_CredentialECR_roleArn(ctx, field)
+	case "apiUrl":
+		return ec.fieldContext_CredentialECR_apiUrl(ctx, field)
+	case "stsUrl":
+		return ec.fieldContext_CredentialECR_stsUrl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialECR", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialGAR(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "tokenUrl":
+		return ec.fieldContext_CredentialGAR_tokenUrl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialGAR", field.Name)
 }
 
 func (ec *executionContext) childFields_CredentialGitHubApp(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -19,6 +19,9 @@ type Credential struct {
 	Oauth2                  *CredentialOAuth2
 	Certificate             *CredentialCertificate
 	GithubApp               *CredentialGitHubApp
+	Ecr                     *CredentialECR
+	Gar                     *CredentialGAR
+	Acr                     *CredentialACR
 	Version                 int
 	Reference               string
 	Sealed                  bool
@@ -41,6 +44,29 @@ type CredentialCertificate struct{ Ca string }
 // CredentialGitHubApp is an installation of a GitHub App.
 type CredentialGitHubApp struct{ AppID, InstallationID, APIURL string }
 
+// CredentialECR is an account of AWS.
+type CredentialECR struct{ AccessKeyID, Region, RoleArn, APIURL, StsURL string }
+
+// CredentialGAR is that the value is the key of a service account of Google Cloud.
+type CredentialGAR struct{ TokenURL string }
+
+// CredentialACR is a service principal of Azure.
+type CredentialACR struct{ TenantID, ClientID, AuthorityURL string }
+
+// clouds are the accounts of clouds of a proof.
+func clouds(p sealing.Proof) (ecr *CredentialECR, gar *CredentialGAR, acr *CredentialACR) {
+	if e := p.ECR; e != (sealing.ECR{}) {
+		ecr = &CredentialECR{AccessKeyID: e.AccessKeyID, Region: e.Region, RoleArn: e.Role, APIURL: e.API, StsURL: e.STS}
+	}
+	if p.GAR.Key {
+		gar = &CredentialGAR{TokenURL: p.GAR.TokenURL}
+	}
+	if a := p.ACR; a != (sealing.ACR{}) {
+		acr = &CredentialACR{TenantID: a.Tenant, ClientID: a.ClientID, AuthorityURL: a.Authority}
+	}
+	return ecr, gar, acr
+}
+
 // WrapCredential makes one of the domain's, as it is at an instant.
 func WrapCredential(c credential.Credential, at time.Time) Credential {
 	var client *CredentialOAuth2
@@ -57,8 +83,9 @@ func WrapCredential(c credential.Credential, at time.Time) Credential {
 	if a := c.Proof.GitHubApp; a != (sealing.GitHubApp{}) {
 		app = &CredentialGitHubApp{AppID: a.ID, InstallationID: a.Installation, APIURL: a.API}
 	}
+	ecr, gar, acr := clouds(c.Proof)
 	return Credential{
-		Oauth2: client, Certificate: certificate, GithubApp: app,
+		Oauth2: client, Certificate: certificate, GithubApp: app, Ecr: ecr, Gar: gar, Acr: acr,
 		Name: c.Name, Kind: c.Kind, URLPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header, Forge: c.Forge, Version: c.Version,
 		Reference: c.Reference, Sealed: c.Key != 0, State: c.StateAt(at), ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, Author: c.Author.Name,
 		ChangedAt: c.ChangedAt,

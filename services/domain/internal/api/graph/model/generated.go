@@ -355,7 +355,7 @@ type CreateCredentialInput struct {
 	Kind sealing.Kind `json:"kind"`
 	// The URLs that the value may be sent to: scheme, host and the beginning of a path, which ends at a slash. At most 20.
 	URLPrefixes []string `json:"urlPrefixes"`
-	// Makes it a user name and a password. Without it and header, HTTP is a bearer token.
+	// Makes it a user name and a password. Without it and header, HTTP is a bearer token; REGISTRY is one without it.
 	Username *string `json:"username,omitempty"`
 	// Makes it the value of that header, such as X-Api-Key.
 	Header *string `json:"header,omitempty"`
@@ -367,6 +367,12 @@ type CreateCredentialInput struct {
 	Certificate *CredentialCertificateInput `json:"certificate,omitempty"`
 	// Makes it an installation of a GitHub App, of which the value is the private key, in PEM. Only for GIT, without username, and all URLs at one host.
 	GithubApp *CredentialGitHubAppInput `json:"githubApp,omitempty"`
+	// Makes it an account of AWS, of which the value is the secret access key. Only for REGISTRY, and without username and the others.
+	Ecr *CredentialECRInput `json:"ecr,omitempty"`
+	// Makes it a service account of Google Cloud, of which the value is the key, in JSON. Only for REGISTRY, and without username and the others.
+	Gar *CredentialGARInput `json:"gar,omitempty"`
+	// Makes it a service principal of Azure, of which the value is the secret. Only for REGISTRY, and without username and the others.
+	Acr *CredentialACRInput `json:"acr,omitempty"`
 	// The value itself, which is sealed and never shown again; or else reference.
 	Value *string `json:"value,omitempty"`
 	// A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it.
@@ -534,10 +540,40 @@ type CreateVersionSetPayload struct {
 	Errors     []UserError `json:"errors"`
 }
 
+// A service principal of Azure.
+type CredentialACRInput struct {
+	// The tenant of the principal: its ID, or its domain.
+	TenantID string `json:"tenantId"`
+	// The application (client) ID of the principal.
+	ClientID string `json:"clientId"`
+	// Where the principal proves itself, without the tenant. Without it, https://login.microsoftonline.com.
+	AuthorityURL string `json:"authorityUrl"`
+}
+
 // A certificate of the client.
 type CredentialCertificateInput struct {
 	// Authorities, in PEM, that may vouch for servers in place of all others.
 	Ca string `json:"ca"`
+}
+
+// An account of AWS.
+type CredentialECRInput struct {
+	// The ID of the access key, such as AKIAIOSFODNN7EXAMPLE.
+	AccessKeyID string `json:"accessKeyId"`
+	// The region of the registry, such as eu-central-1.
+	Region string `json:"region"`
+	// A role that is assumed first, such as arn:aws:iam::123456789012:role/images.
+	RoleArn string `json:"roleArn"`
+	// Where tokens of ECR are issued. Without it, https://api.ecr.REGION.amazonaws.com.
+	APIURL string `json:"apiUrl"`
+	// Where roles are assumed. Without it, https://sts.REGION.amazonaws.com.
+	StsURL string `json:"stsUrl"`
+}
+
+// A service account of Google Cloud.
+type CredentialGARInput struct {
+	// Where tokens are issued. Without it, https://oauth2.googleapis.com/token; what the key says of it does not count.
+	TokenURL string `json:"tokenUrl"`
 }
 
 // An installation of a GitHub App.
