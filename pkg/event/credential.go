@@ -13,7 +13,7 @@ type CredentialChanged struct {
 	// Version counts the values of the credential.
 	Version int `json:"version" jsonschema:"minimum=1"`
 	// Kind is what it is for.
-	Kind string `json:"kind" jsonschema:"enum=git,enum=http"`
+	Kind string `json:"kind" jsonschema:"enum=git,enum=http,enum=registry"`
 	// URLPrefixes are the URLs that the value may be sent to: scheme, host and the beginning of a path.
 	URLPrefixes []string `json:"url_prefixes" jsonschema:"minItems=1,maxItems=20"`
 	// Username makes it a user name and a password.
@@ -22,7 +22,7 @@ type CredentialChanged struct {
 	Header string `json:"header,omitempty" jsonschema:"maxLength=255"`
 	// Forge is the interface that its repositories are read and written through; absent for Git's own protocol.
 	Forge string `json:"forge,omitempty" jsonschema:"maxLength=63"`
-	// Proof is how the client proves itself other than by sending the value: oauth2, certificate or github_app; absent for none of them.
+	// Proof is how the client proves itself other than by sending the value: oauth2, certificate, github_app, ecr, gar or acr; absent for none of them.
 	Proof json.RawMessage `json:"proof,omitempty" jsonschema:"type=object"`
 	// Reference refers to the value; absent for a sealed value, and once it was revoked.
 	Reference string `json:"reference,omitempty" jsonschema:"maxLength=1000"`

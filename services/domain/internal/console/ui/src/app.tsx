@@ -29,6 +29,7 @@ const Metrics = lazy(() => import('./pages/metrics'))
 const Sources = lazy(() => import('./pages/sources'))
 const NewService = lazy(() => import('./pages/new-service'))
 const EditSource = lazy(() => import('./pages/edit-source'))
+const Credentials = lazy(() => import('./pages/credentials'))
 const Forges = lazy(() => import('./pages/forges'))
 const Publishing = lazy(() => import('./pages/publishing'))
 const Workflows = lazy(() => import('./pages/workflows'))
@@ -170,6 +171,7 @@ function Frame({ viewer, cursor, onLeave }: { viewer: ViewerData['viewer']; curs
               <Route path="/sources" element={<Sources />} />
               <Route path="/sources/new" element={<EditSource />} />
               <Route path="/sources/:id" element={<EditSource />} />
+              <Route path="/credentials" element={<Credentials />} />
               <Route path="/forges" element={<Forges />} />
               <Route path="/forges/publishing" element={<Publishing />} />
               <Route path="/workflows" element={<Workflows />} />
@@ -276,6 +278,9 @@ function Menu({ owner }: { owner: boolean }) {
       </NavLink>
       <NavLink to="/policies">
         <Icon name="gate" /> Policies
+      </NavLink>
+      <NavLink to="/credentials">
+        <Icon name="gate" /> Credentials
       </NavLink>
       <NavLink to="/access">
         <Icon name="people" /> Access

@@ -124,6 +124,25 @@ export interface CreateArtifactSourceInput {
   sourceConfig: unknown
 }
 
+export interface CreateCredentialInput {
+  name: string
+  kind: CredentialKind
+  urlPrefixes: Array<string>
+  username?: string | null
+  header?: string | null
+  forge?: string | null
+  oauth2?: CredentialOAuth2Input | null
+  certificate?: CredentialCertificateInput | null
+  githubApp?: CredentialGitHubAppInput | null
+  ecr?: CredentialECRInput | null
+  gar?: CredentialGARInput | null
+  acr?: CredentialACRInput | null
+  value?: string | null
+  reference?: string | null
+  expiresAt?: string | null
+  reason?: string | null
+}
+
 export interface CreateEnvironmentInput {
   name: string
   description?: string | null
@@ -185,6 +204,45 @@ export interface CreateVersionSetInput {
   name?: string | null
   reason?: string | null
 }
+
+export interface CredentialACRInput {
+  tenantId: string
+  clientId: string
+  authorityUrl?: string
+}
+
+export interface CredentialCertificateInput {
+  ca?: string
+}
+
+export interface CredentialECRInput {
+  accessKeyId: string
+  region: string
+  roleArn?: string
+  apiUrl?: string
+  stsUrl?: string
+}
+
+export interface CredentialGARInput {
+  tokenUrl?: string
+}
+
+export interface CredentialGitHubAppInput {
+  appId: string
+  installationId: string
+  apiUrl?: string
+}
+
+export type CredentialKind = 'GIT' | 'HTTP' | 'REGISTRY'
+
+export interface CredentialOAuth2Input {
+  tokenUrl: string
+  clientId: string
+  scopes?: Array<string>
+  send?: string
+}
+
+export type CredentialState = 'LIVE' | 'EXPIRING' | 'EXPIRED' | 'REVOKED'
 
 export interface DecideChangeInput {
   changeId: string
@@ -564,6 +622,11 @@ export interface RevokeAgentKeyInput {
   keyId: string
 }
 
+export interface RevokeCredentialInput {
+  name: string
+  reason?: string | null
+}
+
 export interface RevokeFeedInput {
   name: string
   reason?: string | null
@@ -606,6 +669,14 @@ export type RolloutTargetState = 'PENDING' | 'DEPLOYING' | 'HEALTHY' | 'FAILED'
 export interface RotateAgentInput {
   agentId: string
   overlapSeconds?: number | null
+}
+
+export interface RotateCredentialInput {
+  name: string
+  value?: string | null
+  reference?: string | null
+  expiresAt?: string | null
+  reason?: string | null
 }
 
 export type ScheduleOutcome = 'WAITING' | 'STARTING' | 'STARTED' | 'SKIPPED' | 'MISSED' | 'REFUSED'
@@ -1021,6 +1092,46 @@ export interface WhereaboutsFields {
     name: string
     version: string | null
     purl: string | null
+  } | null
+}
+
+export interface CredentialFields {
+  name: string
+  kind: CredentialKind
+  urlPrefixes: Array<string>
+  username: string
+  header: string
+  forge: string
+  version: number
+  reference: string
+  sealed: boolean
+  state: CredentialState
+  expiresAt: string | null
+  revokedAt: string | null
+  author: string
+  changedAt: string
+  oauth2: {
+    tokenUrl: string
+    clientId: string
+  } | null
+  certificate: {
+    ca: string
+  } | null
+  githubApp: {
+    appId: string
+    installationId: string
+  } | null
+  ecr: {
+    accessKeyId: string
+    region: string
+    roleArn: string
+  } | null
+  gar: {
+    tokenUrl: string
+  } | null
+  acr: {
+    tenantId: string
+    clientId: string
   } | null
 }
 
@@ -4285,6 +4396,101 @@ export interface ControlDecisionsData {
 }
 export type ControlDecisionsVariables = Record<string, never>
 export const ControlDecisions: Operation<ControlDecisionsData, ControlDecisionsVariables> = { name: 'ControlDecisions', text: 'query ControlDecisions { controlDecisions { id verdict wouldBe summary request createdAt } }' }
+
+export interface CredentialsData {
+  credentials: Array<{
+    name: string
+    kind: CredentialKind
+    urlPrefixes: Array<string>
+    username: string
+    header: string
+    forge: string
+    version: number
+    reference: string
+    sealed: boolean
+    state: CredentialState
+    expiresAt: string | null
+    revokedAt: string | null
+    author: string
+    changedAt: string
+    oauth2: {
+      tokenUrl: string
+      clientId: string
+    } | null
+    certificate: {
+      ca: string
+    } | null
+    githubApp: {
+      appId: string
+      installationId: string
+    } | null
+    ecr: {
+      accessKeyId: string
+      region: string
+      roleArn: string
+    } | null
+    gar: {
+      tokenUrl: string
+    } | null
+    acr: {
+      tenantId: string
+      clientId: string
+    } | null
+  }>
+}
+export type CredentialsVariables = Record<string, never>
+export const Credentials: Operation<CredentialsData, CredentialsVariables> = { name: 'Credentials', text: 'query Credentials { credentials { ...CredentialFields } } fragment CredentialFields on Credential { name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt oauth2 { tokenUrl clientId } certificate { ca } githubApp { appId installationId } ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } }' }
+
+export interface CreateCredentialData {
+  createCredential: {
+    credential: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CreateCredentialVariables {
+  input: CreateCredentialInput
+}
+export const CreateCredential: Operation<CreateCredentialData, CreateCredentialVariables> = { name: 'CreateCredential', text: 'mutation CreateCredential($input: CreateCredentialInput!) { createCredential(input: $input) { credential { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RotateCredentialData {
+  rotateCredential: {
+    credential: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RotateCredentialVariables {
+  input: RotateCredentialInput
+}
+export const RotateCredential: Operation<RotateCredentialData, RotateCredentialVariables> = { name: 'RotateCredential', text: 'mutation RotateCredential($input: RotateCredentialInput!) { rotateCredential(input: $input) { credential { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RevokeCredentialData {
+  revokeCredential: {
+    credential: {
+      name: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RevokeCredentialVariables {
+  input: RevokeCredentialInput
+}
+export const RevokeCredential: Operation<RevokeCredentialData, RevokeCredentialVariables> = { name: 'RevokeCredential', text: 'mutation RevokeCredential($input: RevokeCredentialInput!) { revokeCredential(input: $input) { credential { name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ApplicationChainsData {
   application: {

@@ -93,6 +93,7 @@ const catalogue: Record<string, Words> = {
   'oci-image/ignore_tags': { label: 'No tags like', help: 'A regular expression that may match nowhere.' },
   'oci-image/poll': { label: 'Poll the registry', help: 'For registries that send no notifications of new images.' },
   'oci-image/poll_interval_seconds': { label: 'Seconds between two checks' },
+  'oci-image/credential': { label: 'Credential', help: 'One of the kind registry, by name. Without it, the one whose URL fits best, or an account of the operator.' },
   'oci-image/platform': { label: 'Platform', help: 'What an image has to be built for: linux/arm64' },
   'argo-rollouts/poll_interval': { label: 'Seconds between two looks at the cluster' },
   'argo-rollouts/deadline': { label: 'Seconds that each wait for the cluster may take' },
