@@ -12,14 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
 // keeper is a fixture with a keyset in a file.
@@ -332,5 +336,64 @@ func TestClientsAndCertificatesAreSealed(t *testing.T) {
 	k.put(keyset.Add(string(text)))
 	if n, err := k.credentials.Reseal(t.Context()); n != 0 || err != nil {
 		t.Errorf("sealed %d anew, %v; expected none: they were revoked", n, err)
+	}
+}
+
+// D56: the registry service gets the credentials for registries of all organizations, sealed, in order and page by page, revoked ones without a
+// value, and none of another kind; and it hears of each change.
+func TestTheRegistryServicePullsCredentials(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	hints := 0
+	k.credentials = credential.New(credential.Deps{Store: k.store.ForCredential(), Sealer: k.keys, Clock: clock.System(), Changed: func() { hints++ }})
+	put := func(name string, kind sealing.Kind, proof sealing.Proof) {
+		t.Helper()
+		_, err := k.credentials.Create(t.Context(), user(), credential.NewCredential{
+			Terms:    sealing.Terms{Name: name, Kind: kind, URLPrefixes: []string{"https://registry.example.com/"}, Proof: proof},
+			NewValue: credential.NewValue{Value: "hunter2hunter2"},
+		})
+		k.ok(err)
+	}
+	ecr := sealing.Proof{ECR: sealing.ECR{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", Region: "eu-central-1"}}
+	put("images", sealing.Registry, sealing.Proof{})
+	put("api", sealing.HTTP, sealing.Proof{})
+	put("ecr", sealing.Registry, ecr)
+	put("old", sealing.Registry, sealing.Proof{})
+	_, err := k.credentials.Revoke(t.Context(), user(), "old", "leaked")
+	k.ok(err)
+	if hints != 4 {
+		t.Errorf("found %d hints; want one for each change of a credential for registries", hints)
+	}
+	answer := events.Pulled(nil, nil, k.credentials.ForRegistries)
+	var found []*sourcesv1.Credential
+	for after := int64(0); ; {
+		request, err := proto.Marshal(&sourcesv1.PullRequest{After: after, Limit: 2, Credentials: true})
+		k.ok(err)
+		raw, err := answer(t.Context(), request)
+		k.ok(err)
+		if strings.Contains(string(raw), "hunter2") {
+			t.Error("the answer has a value in clear")
+		}
+		var page sourcesv1.PullResponse
+		k.ok(proto.Unmarshal(raw, &page))
+		if page.GetCredentials() == nil || len(page.GetCredentials().GetCredentials()) > 2 {
+			t.Fatalf("found %v; want a page", &page)
+		}
+		if len(page.GetCredentials().GetCredentials()) == 0 {
+			break
+		}
+		found = append(found, page.GetCredentials().GetCredentials()...)
+		after = found[len(found)-1].GetId()
+	}
+	if len(found) != 3 || found[0].GetName() != "images" || found[1].GetName() != "ecr" || !found[2].GetRevoked() || found[2].GetSealed() != nil {
+		t.Fatalf("found %v; want images, ecr and the revoked one", found)
+	}
+	var proof sealing.Proof
+	k.ok(json.Unmarshal([]byte(found[1].GetProof()), &proof))
+	value, err := k.keys.Open(t.Context(), found[1].GetSealed(), sealing.Terms{
+		Organization: org, Name: "ecr", Version: 1, Kind: sealing.Registry, URLPrefixes: found[1].GetUrlPrefixes(), Proof: proof,
+	})
+	if err != nil || value != "hunter2hunter2" {
+		t.Errorf("found %v; want that the value opens with what was pulled", err)
 	}
 }

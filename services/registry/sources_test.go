@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -27,8 +28,10 @@ type owner struct {
 
 	mu      sync.Mutex
 	sources []*sourcesv1.Source
-	pulls   int
-	broken  bool
+	// credentials are those for registries; a nil map is that of an older release, which has none.
+	credentials map[int64]*sourcesv1.Credential
+	pulls       int
+	broken      bool
 }
 
 // followed runs a registry service that follows a domain.
@@ -61,11 +64,22 @@ func (o *owner) pull(_ context.Context, raw []byte) ([]byte, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pulls++
+	if !request.GetCredentials() {
+		o.pulls++
+	}
 	if o.broken {
 		return nil, fault.New(fault.Unavailable, "the domain's database is away")
 	}
 	answer := &sourcesv1.PullResponse{}
+	if request.GetCredentials() && o.credentials != nil {
+		answer.Credentials = &sourcesv1.Credentials{}
+		for _, id := range slices.Sorted(maps.Keys(o.credentials)) { // one per page
+			if id > request.GetAfter() && len(answer.Credentials.Credentials) == 0 {
+				answer.Credentials.Credentials = append(answer.Credentials.Credentials, o.credentials[id])
+			}
+		}
+		return proto.Marshal(answer)
+	}
 	for _, s := range o.sources {
 		if s.GetId() > request.GetAfter() && len(answer.GetSources()) < 2 {
 			answer.Sources = append(answer.Sources, s)

@@ -878,11 +878,16 @@ CREATE TABLE cd_credentials (
     CONSTRAINT cd_credentials_name_is_unique UNIQUE (organization_id, name),
     CONSTRAINT cd_credentials_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_credentials_key_is_of_a_sealed_value CHECK (((sealed IS NOT NULL) = (key_id <> 0))),
-    CONSTRAINT cd_credentials_kind_is_known CHECK ((kind = ANY (ARRAY['git'::text, 'http'::text]))),
+    CONSTRAINT cd_credentials_kind_is_known CHECK ((kind = ANY (ARRAY['git'::text, 'http'::text, 'registry'::text]))),
     CONSTRAINT cd_credentials_name_is_plain CHECK ((name ~ '^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$'::text)),
     CONSTRAINT cd_credentials_places_are_bounded CHECK (((cardinality(url_prefixes) >= 1) AND (cardinality(url_prefixes) <= 20))),
     CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
-    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR ((kind = 'http'::text) AND (NOT (proof ? 'github_app'::text))) OR ((kind = 'git'::text) AND (proof ? 'github_app'::text))))),
+    CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR
+CASE kind
+    WHEN 'registry'::text THEN (proof ?| ARRAY['ecr'::text, 'gar'::text, 'acr'::text])
+    WHEN 'http'::text THEN (proof ?| ARRAY['oauth2'::text, 'certificate'::text])
+    ELSE (NOT (proof ?| ARRAY['oauth2'::text, 'certificate'::text, 'ecr'::text, 'gar'::text, 'acr'::text]))
+END))),
     CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),
     CONSTRAINT cd_credentials_value_is_one CHECK (
 CASE
@@ -895,6 +900,7 @@ CREATE INDEX cd_credentials_by_change ON cd_credentials USING btree (changed_at)
 CREATE INDEX cd_credentials_by_expiry ON cd_credentials USING btree (expires_at) WHERE ((revoked_at IS NULL) AND (expires_at IS NOT NULL));
 CREATE INDEX cd_credentials_by_id ON cd_credentials USING btree (id);
 CREATE INDEX cd_credentials_by_key ON cd_credentials USING btree (key_id, id) WHERE (key_id <> 0);
+CREATE INDEX cd_credentials_of_registries ON cd_credentials USING btree (id) WHERE (kind = 'registry'::text);
 CREATE TRIGGER cd_credentials_touch BEFORE UPDATE ON cd_credentials FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_credentials IS
     'Credentials that programs name. Rows are kept: they are few, and a name that is given again continues its versions.';
@@ -903,7 +909,7 @@ COMMENT ON COLUMN cd_credentials.expires_at IS
 COMMENT ON COLUMN cd_credentials.key_id IS
     'The key of the keyset that the value is sealed with; 0 for none.';
 COMMENT ON COLUMN cd_credentials.proof IS
-    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, or github_app with its numbers. It has no secret.';
+    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, or ecr, gar and acr with accounts of clouds. It has no secret.';
 COMMENT ON COLUMN cd_credentials.reference IS
     'Refers to the value; empty for a sealed one, and once it was revoked.';
 COMMENT ON COLUMN cd_credentials.sealed IS
@@ -5282,6 +5288,20 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_refuse_unknown_stops IS
     'A replica that does not know labels of freezes leaves what they may stop to one that does.';
+
+CREATE OR REPLACE FUNCTION cd_registry_credentials_after(behind bigint, most integer)
+ RETURNS SETOF cd_credentials
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    RETURN QUERY SELECT c.* FROM cd_credentials c WHERE c.kind = 'registry' AND c.id > behind ORDER BY c.id LIMIT most;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_registry_credentials_after IS
+    'There is one registry service for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_rename_cells()
  RETURNS trigger

@@ -303,7 +303,9 @@ func (i *issuer) lasts(t *testing.T, o *owning, user string, terms sealing.Terms
 		o.finds(t, class, fmt.Sprint("status ", status))
 	}
 	i.mu.Lock()
-	i.status, i.answer = 0, func(*http.Request, string) string { return `{"access_token":"a b","refresh_token":"` + strings.Repeat("x", 1<<20) }
+	i.status, i.answer = 0, func(*http.Request, string) string {
+		return `{"access_token":"a b","refresh_token":"` + strings.Repeat("x", 1<<20)
+	}
 	i.mu.Unlock()
 	o.put(terms, value)
 	o.finds(t, fault.Denied, "no token")

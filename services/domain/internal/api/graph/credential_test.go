@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,5 +148,52 @@ func TestACredentialOfAGitHubApp(t *testing.T) {
 	const want = `"githubApp":{"appId":"7","installationId":"42","apiUrl":""},"oauth2":null`
 	if found := put(map[string]any{"appId": "7", "installationId": "42"}, key); !strings.Contains(found, want) || !strings.Contains(found, `"errors":[]`) {
 		t.Errorf("found %s; want …%s…", found, want)
+	}
+}
+
+// D56: credentials for registries are made and shown without their values, also those for which clouds issue tokens; what is wrong with one is
+// reported by field.
+func TestCredentialsForRegistries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const canary = "kx7f3ab9-never-in-clear"
+	put := func(name string, more map[string]any) string {
+		t.Helper()
+		input := map[string]any{"name": name, "kind": "REGISTRY", "urlPrefixes": []string{"https://registry.example.com/shop"}, "value": canary}
+		maps.Copy(input, more)
+		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) { credential { kind username
+			ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } } errors { message field } } }`, map[string]any{"input": input})
+		text := string(a.Data)
+		if len(a.Errors) > 0 || strings.Contains(text, canary) {
+			t.Errorf("%s: found %s, %v; want an answer without the value", name, text, a.Errors)
+		}
+		return text
+	}
+	ecr := map[string]any{"accessKeyId": "AKIAIOSFODNN7EXAMPLE", "region": "eu-central-1"}
+	acr := map[string]any{"tenantId": "shop.onmicrosoft.com", "clientId": "42"}
+	for name, one := range map[string]struct {
+		more map[string]any
+		want string
+	}{
+		"basic":  {map[string]any{"username": "robot"}, `"kind":"REGISTRY","username":"robot","ecr":null,"gar":null,"acr":null`},
+		"ecr":    {map[string]any{"ecr": ecr}, `"ecr":{"accessKeyId":"AKIAIOSFODNN7EXAMPLE","region":"eu-central-1","roleArn":""}`},
+		"acr":    {map[string]any{"acr": acr}, `"acr":{"tenantId":"shop.onmicrosoft.com","clientId":"42"}`},
+		"key":    {map[string]any{"gar": map[string]any{}}, `"field":["value"]`},
+		"region": {map[string]any{"ecr": map[string]any{"accessKeyId": "AKIAIOSFODNN7EXAMPLE", "region": "../x"}}, `"field":["ecr","region"]`},
+		"none":   {map[string]any{"ecr": map[string]any{"accessKeyId": "", "region": ""}}, `"field":["ecr","accessKeyId"]`},
+		"role":   {map[string]any{"ecr": map[string]any{"accessKeyId": "AKIAIOSFODNN7EXAMPLE", "region": "eu-central-1", "roleArn": "x"}}, `"field":["ecr","roleArn"]`},
+		"tenant": {map[string]any{"acr": map[string]any{"tenantId": "a/b", "clientId": "42"}}, `"field":["acr","tenantId"]`},
+		"two":    {map[string]any{"ecr": ecr, "acr": acr}, `"errors":[{`},
+		"kind":   {map[string]any{"kind": "HTTP", "ecr": ecr}, `"field":["kind"]`},
+		"header": {map[string]any{"header": "X-Api-Key"}, `"field":["header"]`},
+		"mail":   {map[string]any{"urlPrefixes": []string{"smtp://mail.example.com/"}}, `"field":["urlPrefixes","0"]`},
+	} {
+		if found := put(name, one.more); !strings.Contains(found, one.want) {
+			t.Errorf("%s: found %s; want …%s…", name, found, one.want)
+		}
+	}
+	rotated := f.ask(ours, `mutation { rotateCredential(input: {name: "ecr", value: "`+canary+`-2"}) { credential { version ecr { region } } errors { message } } }`, nil)
+	if !strings.Contains(string(rotated.Data), `"version":2,"ecr":{"region":"eu-central-1"}`) {
+		t.Errorf("found %s; want the second version of the same account", rotated.Data)
 	}
 }
