@@ -884,8 +884,8 @@ CREATE TABLE cd_credentials (
     CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR
 CASE kind
-    WHEN 'registry'::text THEN (proof ?| ARRAY['ecr'::text, 'gar'::text, 'acr'::text])
-    WHEN 'http'::text THEN (proof ?| ARRAY['oauth2'::text, 'certificate'::text])
+    WHEN 'registry'::text THEN (NOT (proof ?| ARRAY['oauth2'::text, 'certificate'::text, 'github_app'::text]))
+    WHEN 'http'::text THEN (NOT (proof ?| ARRAY['github_app'::text, 'ecr'::text, 'gar'::text, 'acr'::text]))
     ELSE (NOT (proof ?| ARRAY['oauth2'::text, 'certificate'::text, 'ecr'::text, 'gar'::text, 'acr'::text]))
 END))),
     CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),

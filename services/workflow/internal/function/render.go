@@ -78,8 +78,8 @@ func renderChart(forge activity.Forge, charts activity.Charts, renderer activity
 				Field{Name: "version", Doc: "The version of `chart`, or its digest, `sha256:…`.", Type: Text},
 				Field{
 					Name: "chart_credential", Type: Text,
-					Doc: "The name of a credential for the registry, as of `http.request`: a user name and a password, or a token. Its URLs have to cover the " +
-						"repository (`https://host/path`; one that is sent without TLS needs `http://`). By default none.",
+					Doc: "The name of a credential for the registry: one of the organization of kind registry, or one as of `http.request`, a user name and a " +
+						"password or a token. Its URLs have to cover the repository (`https://host/path`; one that is sent without TLS needs `http://`). By default none.",
 				},
 				Field{Name: "path", Doc: "The folder of the chart in the Git repository.", Type: Text},
 				Field{

@@ -6,8 +6,8 @@ ALTER TABLE cd_credentials
     ADD CONSTRAINT cd_credentials_kind_is_known CHECK (kind IN ('git', 'http', 'registry')),
     DROP CONSTRAINT cd_credentials_proof_is_an_object,
     ADD CONSTRAINT cd_credentials_proof_is_an_object CHECK (jsonb_typeof(proof) = 'object' AND (proof = '{}' OR CASE kind
-        WHEN 'registry' THEN proof ?| ARRAY['ecr', 'gar', 'acr']
-        WHEN 'http' THEN proof ?| ARRAY['oauth2', 'certificate']
+        WHEN 'registry' THEN NOT proof ?| ARRAY['oauth2', 'certificate', 'github_app']
+        WHEN 'http' THEN NOT proof ?| ARRAY['github_app', 'ecr', 'gar', 'acr']
         ELSE NOT proof ?| ARRAY['oauth2', 'certificate', 'ecr', 'gar', 'acr'] END));
 COMMENT ON COLUMN cd_credentials.proof IS 'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, or ecr, gar and acr with accounts of clouds. It has no secret.';
 CREATE INDEX cd_credentials_of_registries ON cd_credentials (id) WHERE kind = 'registry';
