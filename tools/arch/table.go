@@ -47,7 +47,7 @@ func table() []rule {
 		// Clients of registries and of what issues their tokens; the transport is their caller's.
 		{
 			layer: "logins", packages: []string{"pkg/ociauth/login"},
-			ours:  []string{"pkg/clock/**", "pkg/fault", "pkg/sealing", "pkg/sealing/book"}, never: join(sql, nats, kube, star, grpcs),
+			ours: []string{"pkg/clock/**", "pkg/fault", "pkg/sealing", "pkg/sealing/book"}, never: join(sql, nats, kube, star, grpcs),
 		},
 		{
 			layer: "event catalogue", packages: []string{"pkg/event/**"},
@@ -78,6 +78,7 @@ func table() []rule {
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/store/**",
 				"pkg/clock", "pkg/id", "pkg/fault", "pkg/fair", "pkg/pg", "pkg/outbox", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing",
+				"pkg/sealing/book",
 			},
 			never: join(nats, kube, star, grpcs, []string{"net/http"}),
 		},
@@ -85,7 +86,8 @@ func table() []rule {
 			layer: "events", packages: []string{"services/SERVICE/internal/events/**"},
 			ours: []string{
 				"services/SERVICE/internal/core/**", "services/SERVICE/internal/events/**", "proto/**",
-				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing", "pkg/text",
+				"pkg/clock", "pkg/id", "pkg/fault", "pkg/bus", "pkg/event", "pkg/telemetry", "pkg/provenance", "pkg/sealing",
+				"pkg/sealing/book", "pkg/text",
 			},
 			never: join(sql, kube, star),
 		},
@@ -145,6 +147,7 @@ func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
 		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/plain", "pkg/rendering", "pkg/sealing",
+		"pkg/sealing/book",
 	}
 }
 

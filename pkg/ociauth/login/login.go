@@ -253,8 +253,8 @@ type bound struct {
 	next http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. A redirect to elsewhere is followed without the login. Where tokens are issued is the registry's to
-// say, and the login goes there only if the credential has that URL.
+// RoundTrip implements http.RoundTripper. A redirect to elsewhere is followed without the login. Where tokens are issued is decided by the
+// registry, and the login goes there only if the credential has that URL.
 func (b *bound) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get("Authorization") == "" {
 		return b.next.RoundTrip(r)

@@ -200,8 +200,9 @@ func TestTheValueStaysWhereItIsBound(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 		return true
 	}
-	_, err := o.Digest(t.Context(), 1, o.host+"/shop/api", "one", "")
-	t.Log(err)
+	if _, err := o.Digest(t.Context(), 1, o.host+"/shop/api", "one", ""); err == nil {
+		t.Error("found an image at another host; want none")
+	}
 	var other []string // to another repository of the same host
 	o.instead = func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
@@ -215,7 +216,7 @@ func TestTheValueStaysWhereItIsBound(t *testing.T) {
 		}
 		return true
 	}
-	_, err = o.Digest(t.Context(), 1, o.host+"/shop/api", "one", "")
+	_, err := o.Digest(t.Context(), 1, o.host+"/shop/api", "one", "")
 	if len(other) == 0 || strings.Join(other, "") != "" {
 		t.Errorf("found the logins %q at another repository, %v; want requests without one", other, err)
 	}
@@ -349,7 +350,7 @@ func TestTokensOfECR(t *testing.T) {
 	}
 }
 
-// D56: tokens of Google Cloud are issued for what the key of a service account has signed. Where is not the key's to say.
+// D56: tokens of Google Cloud are issued for what the key of a service account has signed. What the key says of where does not count.
 func TestTokensOfGAR(t *testing.T) {
 	t.Parallel()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

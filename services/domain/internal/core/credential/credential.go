@@ -198,7 +198,7 @@ func (u *UseCases) ForRegistries(ctx context.Context, behind int64, most int) ([
 	return u.store.RegistryCredentialsAfter(ctx, behind, most)
 }
 
-// hint tells the registry service that a credential has changed. A hint that is lost is made up for within a minute.
+// hint notifies the registry service of a changed credential. A hint that is lost is made up for within a minute.
 func (u *UseCases) hint(kind sealing.Kind, err error) {
 	if err == nil && kind == sealing.Registry && u.changed != nil {
 		u.changed()
