@@ -41,9 +41,9 @@ func (u *Use) post(request *http.Request, decode func([]byte, any) error, into a
 	case status == http.StatusTooManyRequests || status >= http.StatusInternalServerError:
 		return fault.New(fault.Unavailable, "%s has issued no token for the credential %q: status %d", target, u.Name(), status)
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
-		return fault.New(fault.Denied, "%s redirects with status %d, which is not followed with the credential %q; expected the present address", target, status, u.Name())
+		return fault.New(fault.Unauthenticated, "%s redirects with status %d, which is not followed with the credential %q; expected the present address", target, status, u.Name())
 	default:
-		return fault.New(fault.Denied, "%s has issued no token for the credential %q: status %d; expected an account that is in force and may read there, and the right clock of this service",
+		return fault.New(fault.Unauthenticated, "%s has issued no token for the credential %q: status %d; expected an account that is in force and may read there, and the right clock of this service",
 			target, u.Name(), status)
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, answerMost+1))
@@ -57,7 +57,7 @@ func (u *Use) post(request *http.Request, decode func([]byte, any) error, into a
 }
 
 func (u *Use) unread(target string) error {
-	return fault.New(fault.Denied, "%s has issued no token for the credential %q that can be read", target, u.Name())
+	return fault.New(fault.Unauthenticated, "%s has issued no token for the credential %q that can be read", target, u.Name())
 }
 
 // token is one that was issued.
@@ -67,7 +67,7 @@ func (u *Use) token(ctx context.Context, target, value string, good time.Duratio
 	}
 	u.logins.d.Conceal(ctx, value)
 	if good <= 0 {
-		return book.Token{}, fault.New(fault.Denied, "%s has issued a token for the credential %q that has ended; expected the clock of this service to be right", target, u.Name())
+		return book.Token{}, fault.New(fault.Unauthenticated, "%s has issued a token for the credential %q that has ended; expected the clock of this service to be right", target, u.Name())
 	}
 	return book.Token{Value: value, Good: good}, nil
 }
@@ -76,7 +76,7 @@ func (u *Use) token(ctx context.Context, target, value string, good time.Duratio
 func form(ctx context.Context, target string, values url.Values) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(values.Encode())) //nolint:gosec // see post
 	if err != nil {
-		return nil, fault.New(fault.Denied, "the address where tokens are issued cannot be used")
+		return nil, fault.New(fault.Unauthenticated, "the address where tokens are issued cannot be used")
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "application/json")
@@ -95,7 +95,7 @@ const (
 func (u *Use) gar(ctx context.Context, value string) (book.Token, error) {
 	account, err := sealing.ReadServiceAccount(value)
 	if err != nil {
-		return book.Token{}, fault.New(fault.Denied, "the credential %q has no key that can be used: %s", u.Name(), fault.Public(err))
+		return book.Token{}, fault.New(fault.Unauthenticated, "the credential %q has no key that can be used: %s", u.Name(), fault.Public(err))
 	}
 	target := addressOr(u.credential.Proof.GAR.TokenURL, googleTokens)
 	now := u.logins.d.Clock.Now()
@@ -103,7 +103,7 @@ func (u *Use) gar(ctx context.Context, value string) (book.Token, error) {
 		"iss": account.Email, "scope": googleScope, "aud": target, "iat": now.Add(-time.Minute).Unix(), "exp": now.Add(signedFor).Unix(),
 	})
 	if err != nil {
-		return book.Token{}, fault.New(fault.Denied, "the credential %q has a key that does not sign", u.Name())
+		return book.Token{}, fault.New(fault.Unauthenticated, "the credential %q has a key that does not sign", u.Name())
 	}
 	u.logins.d.Conceal(ctx, signed)
 	request, err := form(ctx, target, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {signed}})

@@ -85,8 +85,8 @@ func places(repository name.Repository) []*url.URL {
 }
 
 // Find is the credential for a repository: that of the name or, without one, of those of the organization that may be sent there the one
-// with the longest URL, also if it was revoked. It is nil for none, without a name only. The errors are Denied, and Unavailable if a retry
-// may help: never NotFound, which is what a registry says of images.
+// with the longest URL, also if it was revoked. It is nil for none, without a name only. The errors are Denied, Unauthenticated, and Unavailable if a
+// retry may help: never NotFound, which is what a registry says of images.
 func (l *Logins) Find(ctx context.Context, organization int64, named string, repository name.Repository) (*Use, error) {
 	if l == nil || l.d.Book == nil || organization == 0 {
 		if named != "" {
@@ -139,7 +139,7 @@ func (l *Logins) best(ctx context.Context, organization int64, repository name.R
 	case best == nil:
 		return nil, nil //nolint:nilnil // see above
 	case best.Revoked:
-		return nil, fault.New(fault.Denied, "the credential %q was revoked; expected one that is in force", best.Name)
+		return nil, fault.New(fault.Unauthenticated, "the credential %q was revoked; expected one that is in force", best.Name)
 	}
 	return l.use(*best, repository, at), nil
 }
@@ -153,7 +153,7 @@ func refused(err error) error {
 	if fault.Is(err, fault.Unavailable) {
 		return err
 	}
-	return fault.Because(err, fault.Denied, "%s", fault.Public(err))
+	return fault.Because(err, fault.Unauthenticated, "%s", fault.Public(err))
 }
 
 // Name is that of the credential.
@@ -207,7 +207,7 @@ func (u *Use) login(ctx context.Context) (*authn.AuthConfig, func(), error) {
 	value = strings.TrimSpace(value)
 	if c.Proof.IsZero() {
 		if value == "" || strings.ContainsAny(value, "\r\n\x00") {
-			return nil, nil, fault.New(fault.Denied, "the credential %q has no value that can be sent: it is empty or has line breaks", c.Name)
+			return nil, nil, fault.New(fault.Unauthenticated, "the credential %q has no value that can be sent: it is empty or has line breaks", c.Name)
 		}
 		u.conceal(ctx, c.Username, value)
 		if c.Username == "" {
@@ -226,7 +226,7 @@ func (u *Use) login(ctx context.Context) (*authn.AuthConfig, func(), error) {
 	case p.ACR != sealing.ACR{}:
 		user, issue, of.For = userACR, u.acr, u.registry
 	default: // one that is for something else, or that a later version has made
-		return nil, nil, fault.New(fault.Denied, "the credential %q is not one that registries are logged in to with", c.Name)
+		return nil, nil, fault.New(fault.Unauthenticated, "the credential %q is not one that registries are logged in to with", c.Name)
 	}
 	token, again, err := u.logins.issued.Of(ctx, of, value, c.Bytes(), issuedWithin, func(ctx context.Context) (book.Token, error) { return issue(ctx, value) })
 	if err != nil {
@@ -291,7 +291,7 @@ func (b *bound) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, fault.New(fault.Denied, "%s refuses the credential %q with status %d; expected one that may read there: rotate it, or allow its account there",
+	return nil, fault.New(fault.Unauthenticated, "%s refuses the credential %q with status %d; expected one that may read there: rotate it, or allow its account there",
 		r.URL.Host, b.Name(), answer.StatusCode)
 }
 

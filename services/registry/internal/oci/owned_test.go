@@ -159,13 +159,13 @@ func TestAnOrganizationLogsInByItself(t *testing.T) {
 		t.Errorf("another organization: %v", err)
 	}
 	o.wants("robot", "another "+canary)
-	o.finds(t, fault.Denied, `refuses the credential "images" with status 401`)
+	o.finds(t, fault.Unauthenticated, `refuses the credential "images" with status 401`)
 	o.put(terms, "another "+canary) // the next use has it
 	o.finds(t, 0, "")
 	o.put(terms, "")
-	o.finds(t, fault.Denied, "was revoked")
+	o.finds(t, fault.Unauthenticated, "was revoked")
 	o.put(terms, "line\nbreak")
-	o.finds(t, fault.Denied, "no value that can be sent")
+	o.finds(t, fault.Unauthenticated, "no value that can be sent")
 	o.put(sealing.Terms{Name: "images", Username: "robot", URLPrefixes: o.at("/shop"), Proof: later(t)}, canary)
 	o.finds(t, fault.Unavailable, "later version")
 }
@@ -296,7 +296,7 @@ func (i *issuer) lasts(t *testing.T, o *owning, user string, terms sealing.Terms
 	if i.count != 4 {
 		t.Errorf("found %d tokens issued; want 4", i.count)
 	}
-	for status, class := range map[int]fault.Class{400: fault.Denied, 401: fault.Denied, 302: fault.Denied, 429: fault.Unavailable, 503: fault.Unavailable} {
+	for status, class := range map[int]fault.Class{400: fault.Unauthenticated, 401: fault.Unauthenticated, 302: fault.Unauthenticated, 429: fault.Unavailable, 503: fault.Unavailable} {
 		i.mu.Lock()
 		i.status = status
 		i.mu.Unlock()
@@ -309,7 +309,7 @@ func (i *issuer) lasts(t *testing.T, o *owning, user string, terms sealing.Terms
 	}
 	i.mu.Unlock()
 	o.put(terms, value)
-	o.finds(t, fault.Denied, "no token")
+	o.finds(t, fault.Unauthenticated, "no token")
 	for _, body := range i.bodies {
 		if strings.Contains(body, value) && user != acrUser {
 			t.Errorf("found the value in a request: %.200s", body)
@@ -383,7 +383,7 @@ func TestTokensOfGAR(t *testing.T) {
 	terms := sealing.Terms{Name: "gar", URLPrefixes: o.at("/shop"), Proof: sealing.Proof{GAR: sealing.GAR{Key: true, TokenURL: i.URL + "/token"}}}
 	i.lasts(t, o, "oauth2accesstoken", terms, string(account), 30*time.Minute)
 	o.put(terms, `{"type":"authorized_user","refresh_token":"`+canary+`"}`)
-	o.finds(t, fault.Denied, "no key that can be used")
+	o.finds(t, fault.Unauthenticated, "no key that can be used")
 }
 
 // D56: a service principal proves itself at the authority, and what it gets is exchanged at the registry.
@@ -425,5 +425,5 @@ func TestTokensOfACR(t *testing.T) {
 		t.Errorf("found %d tokens issued; want another one before the end of the first", i.count)
 	}
 	o.put(terms, "wrong")
-	o.finds(t, fault.Denied, "no token")
+	o.finds(t, fault.Unauthenticated, "no token")
 }

@@ -23,7 +23,9 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // chartShelf is a registry that wants the user bot with the password of the test for what is below private/.
@@ -182,5 +184,43 @@ func TestAManifestThatIsABomb(t *testing.T) {
 		if _, err := client.Pull(t.Context(), activity.ChartRequest{Organization: 1, Reference: host + "/a:1"}); !fault.Is(err, c.class) {
 			t.Errorf("%s: found %.300v, expected class %v", name, err, c.class)
 		}
+	}
+}
+
+// D56: a chart is read with a credential of the kind registry of the organization, to what it is bound to, and with no other organization's.
+func TestAChartIsPulledWithACredentialForRegistries(t *testing.T) {
+	t.Parallel()
+	host := chartShelf(t)
+	s := &shelf{one: credential.Credential{Terms: sealing.Terms{
+		Organization: 1, Name: "theirs", Version: 1, Kind: sealing.Registry, URLPrefixes: []string{"http://" + host + "/private"}, Username: "bot",
+	}, Sealed: []byte(password)}}
+	k, err := New(Deps{HTTP: http.DefaultTransport, Own: s.book()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull := func(organization int64) error {
+		_, err := k.Pull(t.Context(), activity.ChartRequest{Organization: organization, Reference: host + "/private/api:1.2.0_build", Credential: "theirs"})
+		if err != nil && strings.Contains(err.Error(), password) {
+			t.Errorf("the error has the password: %v", err)
+		}
+		return err
+	}
+	if err := pull(1); err != nil {
+		t.Error(err)
+	}
+	if err := pull(2); !fault.Is(err, fault.Denied) {
+		t.Errorf("another organization: %v", err)
+	}
+	s.set(func(c *credential.Credential) { c.Sealed = []byte("wrong") })
+	if err := pull(1); !fault.Is(err, fault.Unauthenticated) || !strings.Contains(err.Error(), "refuses the credential") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	s.set(func(c *credential.Credential) { c.URLPrefixes = []string{"http://" + host + "/public"} })
+	if err := pull(1); !fault.Is(err, fault.Denied) {
+		t.Errorf("bound to another path: %v", err)
+	}
+	s.set(func(c *credential.Credential) { c.Revoked, c.Sealed = true, nil })
+	if err := pull(1); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("revoked: %v", err)
 	}
 }
