@@ -470,8 +470,8 @@ func assemble(
 	}
 	sealer := keyset.New(secrets, c.Credentials.KeysetRef)
 	s.credentials = credential.New(credential.Deps{
-		Store: s.store.ForCredential(), Sealer: sealer, References: secrets, Settings: c.Credentials, Clock: now,
-		Changed: events.NewRegistry(conn).Changed,
+		Store: s.store.ForCredential(), Sealer: sealer, References: secrets, Settings: c.Credentials,
+		Changed: events.NewRegistry(conn).Changed, Clock: now,
 	})
 	s.notify = notify.New(notify.Deps{
 		Store: s.store.ForNotify(), Engine: workflows, Clock: now, URL: c.PublicURL, Sealer: sealer,

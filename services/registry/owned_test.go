@@ -61,8 +61,8 @@ func (p *closed) wants(password string) {
 	p.password = password
 }
 
-// D56: sources are polled with the credentials of their organization, by name, and with no other's; a rotated value is used from then on and a
-// revoked one is not, while polls run; after a start they are known before the domain answers; and no value is in a table or an error.
+// D56: sources are polled with the credentials of their organization, by name, and with no other's; a rotated value is used from then on
+// and a revoked one is not, while polls run; after a start they are known before the domain answers; and no value is in a table or an error.
 func TestSourcesUseCredentialsOfTheirOrganization(t *testing.T) {
 	t.Parallel()
 	const canary = "kx7f3ab9-never-in-clear"
@@ -85,10 +85,12 @@ func TestSourcesUseCredentialsOfTheirOrganization(t *testing.T) {
 	sealed := func(id, organization int64, name string, version int, value string) *sourcesv1.Credential {
 		t.Helper()
 		terms := sealing.Terms{
-			Organization: organization, Name: name, Version: version, Kind: sealing.Registry, URLPrefixes: []string{"http://" + p.host + "/shop"}, Username: "robot",
+			Organization: organization, Name: name, Version: version, Kind: sealing.Registry, Username: "robot",
+			URLPrefixes: []string{"http://" + p.host + "/shop"},
 		}
 		c := &sourcesv1.Credential{
-			Id: id, OrganizationId: organization, Name: name, Version: int32(version), UrlPrefixes: terms.URLPrefixes, Username: "robot", Revoked: value == "",
+			Id: id, OrganizationId: organization, Name: name, Version: int32(version), UrlPrefixes: terms.URLPrefixes, Username: "robot",
+			Revoked: value == "",
 		}
 		if value != "" {
 			var err error
@@ -115,8 +117,8 @@ func TestSourcesUseCredentialsOfTheirOrganization(t *testing.T) {
 		if name == "" {
 			config = fmt.Sprintf(`{"image":%q,"selection":"semver"}`, image)
 		}
-		answer, err := ask(t, o, bus.SourcesLook, &sourcesv1.LookRequest{OrganizationId: organization, Source: sourceOf(0, organization, kinds.OCIImage, "%s", config)},
-			&sourcesv1.LookResponse{})
+		tried := sourceOf(0, organization, kinds.OCIImage, "%s", config)
+		answer, err := ask(t, o, bus.SourcesLook, &sourcesv1.LookRequest{OrganizationId: organization, Source: tried}, &sourcesv1.LookResponse{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +194,8 @@ func TestSourcesUseCredentialsOfTheirOrganization(t *testing.T) {
 }
 
 func coreSource(organization int64, image string) core.Source {
-	return core.Source{Organization: organization, Ref: kinds.OCIImage, Config: fmt.Appendf(nil, `{"image":%q,"selection":"semver","credential":"images"}`, image)}
+	config := fmt.Appendf(nil, `{"image":%q,"selection":"semver","credential":"images"}`, image)
+	return core.Source{Organization: organization, Ref: kinds.OCIImage, Config: config}
 }
 
 // older is a domain of an earlier release, which answers with sources.

@@ -97,7 +97,9 @@ func (u *Use) assume(ctx context.Context, e sealing.ECR, k keys) (keys, error) {
 }
 
 // aws sends a request that is signed (Signature Version 4).
-func (u *Use) signed(ctx context.Context, k keys, service, target string, header http.Header, body []byte, decode func([]byte, any) error, into any) error {
+func (u *Use) signed(
+	ctx context.Context, k keys, service, target string, header http.Header, body []byte, decode func([]byte, any) error, into any,
+) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)) //nolint:gosec // see post
 	if err != nil {
 		return fault.New(fault.Unauthenticated, "the address where tokens of the credential %q are issued cannot be used", u.Name())
@@ -105,7 +107,8 @@ func (u *Use) signed(ctx context.Context, k keys, service, target string, header
 	request.Header = header
 	sum := sha256.Sum256(body)
 	with := aws.Credentials{AccessKeyID: k.id, SecretAccessKey: k.secret, SessionToken: k.session}
-	err = v4.NewSigner().SignHTTP(ctx, with, request, hex.EncodeToString(sum[:]), service, u.credential.Proof.ECR.Region, u.logins.d.Clock.Now())
+	region, now := u.credential.Proof.ECR.Region, u.logins.d.Clock.Now()
+	err = v4.NewSigner().SignHTTP(ctx, with, request, hex.EncodeToString(sum[:]), service, region, now)
 	if err != nil {
 		return fault.New(fault.Unauthenticated, "the credential %q does not sign", u.Name())
 	}

@@ -1,5 +1,5 @@
-// Package login logs in to OCI registries with the credentials of organizations (D56), of the kind registry: with a user name and a password,
-// with a token, or with what ECR, GAR and ACR issue for the value.
+// Package login logs in to OCI registries with the credentials of organizations (D56), of the kind registry: with a user name and a
+// password, with a token, or with what ECR, GAR and ACR issue for the value.
 //
 // It stores nothing, and decides nothing about which networks are reached: the transport of its caller does.
 package login
@@ -228,7 +228,9 @@ func (u *Use) login(ctx context.Context) (*authn.AuthConfig, func(), error) {
 	default: // one that is for something else, or that a later version has made
 		return nil, nil, fault.New(fault.Unauthenticated, "the credential %q is not one that registries are logged in to with", c.Name)
 	}
-	token, again, err := u.logins.issued.Of(ctx, of, value, c.Bytes(), issuedWithin, func(ctx context.Context) (book.Token, error) { return issue(ctx, value) })
+	token, again, err := u.logins.issued.Of(ctx, of, value, c.Bytes(), issuedWithin, func(ctx context.Context) (book.Token, error) {
+		return issue(ctx, value)
+	})
 	if err != nil {
 		return nil, nil, refused(err)
 	}
@@ -270,7 +272,7 @@ func (b *bound) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := b.next.RoundTrip(r)
 	_, sent, basic := r.BasicAuth()
-	if err != nil || !basic || answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
+	if err != nil || !basic || !denies(answer) {
 		return answer, err
 	}
 	// A token may have been taken back. Requests with a login have no body.
@@ -283,7 +285,7 @@ func (b *bound) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = answer.Body.Close() // another one follows
 		r = r.Clone(r.Context())
 		r.SetBasicAuth(config.Username, config.Password)
-		if answer, err = b.next.RoundTrip(r); err != nil || answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
+		if answer, err = b.next.RoundTrip(r); err != nil || !denies(answer) {
 			return answer, err
 		}
 	}
@@ -293,6 +295,10 @@ func (b *bound) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return nil, fault.New(fault.Unauthenticated, "%s refuses the credential %q with status %d; expected one that may read there: rotate it, or allow its account there",
 		r.URL.Host, b.Name(), answer.StatusCode)
+}
+
+func denies(answer *http.Response) bool {
+	return answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden
 }
 
 // covers reports whether the login may be sent to a URL: to the registry's repositories below the credential's URLs and to its other pages,

@@ -118,7 +118,9 @@ func contentOf(manifest []byte, ref name.Reference) (*v1.Descriptor, error) {
 
 // access is how the registry of a chart is read with a call's credential: one of the kind registry of the organization, or one of the kind
 // http, which may be the operator's.
-func (c *Client) access(ctx context.Context, q activity.ChartRequest, ref name.Reference, way *bounded) ([]remote.Option, name.Reference, error) {
+func (c *Client) access(
+	ctx context.Context, q activity.ChartRequest, ref name.Reference, way *bounded,
+) ([]remote.Option, name.Reference, error) {
 	use, err := c.ownRegistry(ctx, q, ref.Context())
 	if err != nil {
 		return nil, nil, err
