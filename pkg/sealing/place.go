@@ -58,9 +58,9 @@ func ParseURL(raw string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// ParsePrefix reads the beginning of the URLs of a credential: of web, mail or NATS servers, or a Function of workers.
+// ParsePrefix reads the beginning of the URLs of a credential: of web, mail, NATS or SSH servers, or a Function of workers.
 func ParsePrefix(raw string) (*url.URL, error) {
-	u, err := ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS, SchemeNATS, SchemeNATSTLS, SchemeWorker)
+	u, err := ParseURL(raw, "https", "http", SchemeMail, SchemeMailTLS, SchemeNATS, SchemeNATSTLS, SchemeWorker, SchemeSSH)
 	if err == nil && u.Scheme == SchemeWorker && (u.Path != "/" || u.Port() != "" || u.Host != strings.ToLower(u.Host) || !strings.Contains(u.Host, ".")) {
 		return nil, fault.InvalidFields(fault.Field{
 			Name: "url", Problem: fmt.Sprintf("found %.100q; expected the name of a function of workers and nothing behind it: worker://shop.charge", raw),
@@ -115,6 +115,6 @@ func Port(u *url.URL) string {
 		return p
 	}
 	return map[string]string{
-		"http": "80", "https": "443", SchemeMail: "587", SchemeMailTLS: "465", SchemeNATS: "4222", SchemeNATSTLS: "4222",
+		"http": "80", "https": "443", SchemeMail: "587", SchemeMailTLS: "465", SchemeNATS: "4222", SchemeNATSTLS: "4222", SchemeSSH: "22",
 	}[u.Scheme]
 }

@@ -22,7 +22,7 @@ const (
 )
 
 // Proof is how a client proves itself other than by sending the value; its zero value is none. It is one of them, for the kind http,
-// GitHubApp for the kind git, and ECR, GAR and ACR for the kind registry.
+// GitHubApp or SSHKey for the kind git, and ECR, GAR and ACR for the kind registry.
 type Proof struct {
 	// OAuth2 makes the value the secret of a client, for which tokens are issued (OAuth 2.0 client credentials, RFC 6749, 4.4).
 	OAuth2 OAuth2 `json:"oauth2,omitzero"`
@@ -30,6 +30,8 @@ type Proof struct {
 	Certificate Certificate `json:"certificate,omitzero"`
 	// GitHubApp makes the value the private key of a GitHub App, for an installation of which tokens are issued.
 	GitHubApp GitHubApp `json:"github_app,omitzero"`
+	// SSHKey makes the value a private key that connections of SSH are opened with.
+	SSHKey SSHKey `json:"ssh_key,omitzero"`
 	// ECR, GAR and ACR are clouds that issue tokens of registries for the value.
 	ECR ECR `json:"ecr,omitzero"`
 	GAR GAR `json:"gar,omitzero"`
@@ -70,7 +72,7 @@ func (p Proof) MarshalJSON() ([]byte, error) {
 
 // IsZero reports whether the value itself is sent.
 func (p Proof) IsZero() bool {
-	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{} && p.clouds() == 0
+	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{} && p.SSHKey == SSHKey{} && p.clouds() == 0
 }
 
 // OAuth2 is a client of a server that issues tokens.
@@ -107,6 +109,9 @@ func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	}
 	if p.clouds() > 0 {
 		p.checkClouds(t, wrong)
+	}
+	if p.SSHKey != (SSHKey{}) {
+		p.SSHKey.check(t, wrong)
 		return
 	}
 	if p.GitHubApp != (GitHubApp{}) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sshkey"
 )
 
 // Kind is what a credential is for.
@@ -144,8 +145,14 @@ func (t Terms) prefixProblem(prefix string) string {
 		return fmt.Sprintf("found %d bytes; expected at most %d", len(prefix), maxPrefix)
 	case u.RawQuery != "" || strings.Contains(prefix, "#"):
 		return "found a query or a fragment; expected scheme, host and the beginning of a path"
-	case t.Kind != HTTP && u.Scheme != "https" && u.Scheme != "http":
+	case t.Proof.SSHKey != SSHKey{} && u.Scheme != SchemeSSH:
+		return fmt.Sprintf("found the scheme %s with sshKey; expected ssh, such as ssh://%s/", u.Scheme, u.Hostname())
+	case t.Proof.SSHKey == SSHKey{} && u.Scheme == SchemeSSH:
+		return "found the scheme ssh without sshKey; expected a private key, and the hosts that are known (sshKey)"
+	case t.Kind == Registry && u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Sprintf("found the scheme %s; expected https or http", u.Scheme)
+	case t.Kind == Git && u.Scheme != "https" && u.Scheme != "http" && u.Scheme != SchemeSSH:
+		return fmt.Sprintf("found the scheme %s; expected https or http, or ssh with sshKey", u.Scheme)
 	}
 	return ""
 }
@@ -175,6 +182,10 @@ func (t Terms) CheckValue(value string) []fault.Field {
 		}
 	case t.Proof.GAR != GAR{}:
 		if _, err := ReadServiceAccount(value); err != nil {
+			return []fault.Field{{Name: "/value", Problem: fault.Public(err)}}
+		}
+	case t.Proof.SSHKey != SSHKey{}:
+		if _, err := sshkey.Read(value); err != nil {
 			return []fault.Field{{Name: "/value", Problem: fault.Public(err)}}
 		}
 	case strings.ContainsAny(value, "\r\n\x00"):

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
@@ -20,6 +22,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
+	"github.com/lockstep-cd/lockstep/pkg/sshkey"
 	sourcesv1 "github.com/lockstep-cd/lockstep/proto/lockstep/sources/v1"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/credential"
@@ -279,18 +282,28 @@ func TestClientsAndCertificatesAreSealed(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	k.ok(err)
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
+	_, modern, err := ed25519.GenerateKey(rand.Reader)
+	k.ok(err)
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(modern, "", []byte(canary))
+	k.ok(err)
+	deploy := sealing.Proof{SSHKey: sealing.SSHKey{KnownHosts: "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}}
 	for name, one := range map[string]struct {
 		proof sealing.Proof
 		kind  sealing.Kind
 		value string
 		wrong string // a value that it cannot have
 	}{
+		"key":   {deploy, sealing.Git, sshkey.Join(canary, string(pem.EncodeToMemory(block))), canary},
 		"token": {token, sealing.HTTP, canary, "a\nb"}, "certificate": {certificate, sealing.HTTP, pair, canary},
 		"app": {app, sealing.Git, key, canary},
 	} {
+		scheme := "https"
+		if name == "key" {
+			scheme = "ssh"
+		}
 		put := func(value string) (credential.Credential, error) {
 			return k.credentials.Create(t.Context(), user(), credential.NewCredential{
-				Terms:    sealing.Terms{Name: name, Kind: one.kind, URLPrefixes: []string{"https://api.example.com/"}, Proof: one.proof},
+				Terms:    sealing.Terms{Name: name, Kind: one.kind, URLPrefixes: []string{scheme + "://api.example.com/"}, Proof: one.proof},
 				NewValue: credential.NewValue{Value: credential.Value(value)},
 			})
 		}

@@ -19,9 +19,9 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow"
 )
 
-// secretsOf is what must be nowhere: a secret, what an App signs, and its key.
+// secretsOf is what must be nowhere: a secret, what an App signs, and private keys.
 func secretsOf(canary string) []string {
-	return []string{canary, "eyJhbGciOiJSUzI1NiIs", "RSA PRIVATE KEY"}
+	return []string{canary, "eyJhbGciOiJSUzI1NiIs", "PRIVATE KEY", "b3BlbnNzaC1rZXktdjE"}
 }
 
 // useApp runs a program that logs in as a GitHub App (D56). The server says back all that it was sent: what the App signs, and the token,

@@ -111,7 +111,7 @@ func functions(
 		Store: own, Open: keyset.New(secrets, c.Credentials.KeysetRef).Open, Read: secrets.Read, Settings: c.Credentials,
 	})
 	forge, err := git.New(git.Deps{
-		Own: book, HTTP: transport, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets,
+		Own: book, HTTP: transport, Dial: transport.Dial, Budget: budget, Several: several, Credentials: gitCredentials(c), Secrets: secrets,
 		AuthorName:  c.GitAuthorName,
 		AuthorEmail: c.GitAuthorEmail, Clock: wall, Log: log,
 	})

@@ -19,7 +19,10 @@ func TestASecretIsInNoSpan(t *testing.T) {
 	for name, tt := range map[string]struct {
 		use      func(*testing.T) (*service, *autoflowv1.Workflow, string, string)
 		function string
-	}{"of a function here": {use, "git.read_file"}, "of a worker": {useWorker, "AutoFlow/StartWorkflow"}, "of a GitHub App": {useApp, "git.read_file"}} {
+	}{
+		"of a function here": {use, "git.read_file"}, "of a worker": {useWorker, "AutoFlow/StartWorkflow"}, "of a GitHub App": {useApp, "git.read_file"},
+		"of a key of SSH": {useKey, "git.read_file"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var (
 				mu   sync.Mutex

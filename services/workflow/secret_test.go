@@ -112,7 +112,7 @@ if r.ok or r.code != "unauthorized":
 func TestASecretLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*testing.T) (*service, *autoflowv1.Workflow, string, string){
-		"a password": use, "a GitHub App": useApp,
+		"a password": use, "a GitHub App": useApp, "a key of SSH": useKey,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

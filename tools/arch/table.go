@@ -41,8 +41,10 @@ func table() []rule {
 		}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		// JSON as plain values: a library.
 		{layer: "values", packages: []string{"pkg/plain"}, never: join(sql, nats, kube, star, grpcs)},
+		// Keys of SSH: a library.
+		{layer: "keys", packages: []string{"pkg/sshkey"}, ours: []string{"pkg/fault"}, never: join(sql, nats, kube, star, grpcs)},
 		// What credentials are bound to; the keys are above it.
-		{layer: "sealing", packages: []string{"pkg/sealing"}, ours: []string{"pkg/fault", "pkg/secret/reference"}, onlyStandard: true},
+		{layer: "sealing", packages: []string{"pkg/sealing"}, ours: []string{"pkg/fault", "pkg/secret/reference", "pkg/sshkey"}, onlyStandard: true},
 		{layer: "credentials", packages: []string{"pkg/sealing/book"}, ours: []string{"pkg/clock/**", "pkg/fault", "pkg/sealing"}, onlyStandard: true},
 		// Clients of registries and of what issues their tokens; the transport is their caller's.
 		{
@@ -56,7 +58,7 @@ func table() []rule {
 		},
 		// A client of the Git protocol only.
 		{
-			layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/telemetry"},
+			layer: "git", packages: []string{"pkg/gitfetch"}, ours: []string{"pkg/fault", "pkg/fair", "pkg/sshkey", "pkg/telemetry"},
 			never: join(sql, nats, kube, star, grpcs),
 		},
 		// Cron expressions: a library, and the clock's changes.
@@ -119,7 +121,8 @@ func table() []rule {
 		// Programs without the service: the interpreter, and nothing that stores or calls.
 		adapter("workflow", "offline", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
-		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing",
+			"pkg/sshkey"),
 		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
 		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/ociauth/login", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
 		adapter("relay", "cluster", join(sql, nats, star)),

@@ -15,14 +15,16 @@ type Credential struct {
 	Username    string   `json:"username,omitempty"`
 	Header      string   `json:"header,omitempty"`
 	Forge       string   `json:"forge,omitempty"`
-	// OAuth2 makes it a client of OAuth 2.0, Certificate a certificate of the client, GitHubApp an installation of a GitHub App.
+	// OAuth2 makes it a client of OAuth 2.0, Certificate a certificate of the client, GitHubApp an installation of a GitHub App,
+	// SSHKey a private key of SSH.
 	OAuth2      *CredentialOAuth2      `json:"oauth2,omitempty"`
 	Certificate *CredentialCertificate `json:"certificate,omitempty"`
 	GitHubApp   *CredentialGitHubApp   `json:"githubApp,omitempty"`
 	// ECR, GAR and ACR make it an account of a cloud that tokens of registries are issued for.
-	ECR *CredentialECR `json:"ecr,omitempty"`
-	GAR *CredentialGAR `json:"gar,omitempty"`
-	ACR *CredentialACR `json:"acr,omitempty"`
+	ECR    *CredentialECR    `json:"ecr,omitempty"`
+	GAR    *CredentialGAR    `json:"gar,omitempty"`
+	ACR    *CredentialACR    `json:"acr,omitempty"`
+	SSHKey *CredentialSSHKey `json:"sshKey,omitempty"`
 	// Version counts the values.
 	Version int `json:"version"`
 	// Reference refers to the value; empty for a sealed one.
@@ -86,6 +88,12 @@ type CredentialACR struct {
 	AuthorityURL string `json:"authorityUrl"`
 }
 
+// CredentialSSHKey is that the value is a private key of SSH.
+type CredentialSSHKey struct {
+	// KnownHosts are the servers that are trusted, in lines of known_hosts or by fingerprints.
+	KnownHosts string `json:"knownHosts"`
+}
+
 // CredentialValue is the value of a credential: itself, or a reference to it.
 type CredentialValue struct {
 	Value, Reference string
@@ -96,7 +104,7 @@ type CredentialValue struct {
 const credentialFields = `name kind urlPrefixes username header forge oauth2 { tokenUrl clientId scopes send } certificate { ca }` + githubAppNewer + registryNewer + ` version reference sealed state expiresAt revokedAt author changedAt`
 
 // githubAppNewer lists the fields that the release before lacks.
-const githubAppNewer = ` githubApp { appId installationId apiUrl }`
+const githubAppNewer = ` githubApp { appId installationId apiUrl } sshKey { knownHosts }`
 
 // registryNewer lists more of them.
 const registryNewer = ` ecr { accessKeyId region roleArn apiUrl stsUrl } gar { tokenUrl } acr { tenantId clientId authorityUrl }`
@@ -144,6 +152,9 @@ func (c *Client) CreateCredential(ctx context.Context, n Credential, v Credentia
 	}
 	if n.ACR != nil {
 		input["acr"] = n.ACR
+	}
+	if n.SSHKey != nil {
+		input["sshKey"] = n.SSHKey
 	}
 	return change[Credential](ctx, c, "createCredential", "CreateCredentialInput", "credential", credentialFields, input)
 }

@@ -69,7 +69,7 @@ func readDifference(forge activity.Forge) *Function {
 			Doc: "Compares the manifests of two commits of a Git repository. Answers `{base, head, workloads, things, unread, more}`: the commits, what differs, and\n" +
 				"whether more than 50 files do, of which 50 are compared.\n\n" + listed,
 			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "base", Doc: "The commit before: a branch, tag or commit.", Type: Text, Required: true},
 				{Name: "ref", Doc: "The commit after.", Type: Text, Required: true},
 				{Name: "path", Doc: "The folder whose files are compared; by default all.", Type: Text},

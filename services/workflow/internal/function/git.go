@@ -21,7 +21,7 @@ func readFile(forge activity.Forge) *Function {
 			Name: "git.read_file", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads a text file of a Git repository. Answers `{content, sha}`: the text, and the commit that it was read from.",
 			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
 				{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
 				gitCredentialField(),
@@ -54,7 +54,7 @@ func readCommit(forge activity.Forge) *Function {
 				"`{name, email, time}`, which is what the commit claims. `trailers` are the lines `Key: value` that its message ends with: the values by\n" +
 				"key, as lists. Of a message of more than 64 KiB the rest is left out, with its trailers.",
 			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
 				gitCredentialField(),
 			},
@@ -125,7 +125,7 @@ func commit(forge activity.Forge) *Function {
 			Doc: "Commits files to a branch, and answers the id of the commit. It takes either one file, as `path` and `content`, or several, as\n" +
 				"`files`. If nothing would change, the answer is the branch's current commit.",
 			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
+				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "branch", Doc: "The branch to commit to.", Type: Text, Required: true},
 				{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the commit is refused.", Type: Text},
 				{Name: "path", Doc: "The path of the one file.", Type: Text},

@@ -20,7 +20,7 @@ const (
 // treeFields name what is read of a repository.
 func treeFields(required bool) []Field {
 	return []Field{
-		{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: required},
+		{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: required},
 		{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: required},
 		gitCredentialField(),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -28,6 +29,9 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, invalid(field, "found %d bytes, expected at most %d", len(raw), maxURL)
 	}
+	if place, is, err := sealing.ParseSSH(raw); is {
+		return sshURL(field, place, prefix, err)
+	}
 	u, err := url.Parse(raw)
 	switch {
 	case raw == "":
@@ -37,7 +41,7 @@ func parseURL(field, raw string, prefix bool) (*url.URL, error) {
 	case u.User != nil:
 		return nil, invalid(field, "found a user name or password in it; credentials belong into the configuration")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, invalid(field, "found %q, expected an http or https URL", raw)
+		return nil, invalid(field, "found %q, expected an http or https URL, or one of SSH", raw)
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		// The client would translate it into the name of a server that nobody has compared it with (D46).
 		return nil, invalid(field, "found a host name that is not ASCII, expected it as DNS has it, such as xn--…")

@@ -40,8 +40,12 @@ type Credential struct {
 // check finds credentials that could never work when the process starts, not when the first commit is due.
 func (c Credential) check() error {
 	var wrong []fault.Field
-	if _, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
+	if u, err := parseURL("url_prefix", c.URLPrefix, true); err != nil {
 		wrong = append(wrong, fault.FieldsOf(err)...)
+	} else if u.Scheme == sealing.SchemeSSH {
+		wrong = append(wrong, fault.Field{
+			Name: "url_prefix", Problem: "found the scheme ssh, expected http or https: keys of SSH are credentials of organizations (lockstep credential create --ssh-key)",
+		})
 	}
 	if !reference.Is(c.PasswordRef) {
 		// The value is not shown: it may be a password, entered here by mistake.
@@ -184,6 +188,9 @@ func (c credentials) login(ctx context.Context, organization int64, u *url.URL) 
 
 // with is the login of a credential for a repository.
 func (c credentials) with(ctx context.Context, found *Credential, repository *url.URL) (*githttp.BasicAuth, error) {
+	if found.sshKey() || repository.Scheme == sealing.SchemeSSH { // whose key is no password
+		return nil, fault.New(fault.Unauthenticated, "the credential %q is for SSH; expected one for %s", found.Name, repository.Scheme+"://"+repository.Host)
+	}
 	password, err := c.password(ctx, *found)
 	if err != nil {
 		return nil, err

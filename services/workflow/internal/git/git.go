@@ -1,4 +1,4 @@
-// Package git reads and writes repositories over Git's smart HTTP protocol, whatever forge is behind it, or through the
+// Package git reads and writes repositories over Git's smart HTTP protocol or SSH, whatever forge is behind it, or through the
 // forge's own interface where credentials say which (D26). A commit is a compare-and-swap: it is built on the head just
 // fetched and pushed with that head as the expected one, so that nobody's work is ever overwritten, and built again when
 // another commit was faster.
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -33,6 +34,8 @@ type Deps struct {
 	// HTTP reaches the servers. It decides which may be reached (D41), and bounds how long an exchange takes, the reading of the
 	// answer included.
 	HTTP http.RoundTripper
+	// Dial reaches the servers of SSH, by the same rules; nil for none.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Credentials are the operator's, Own those of organizations; nil for none. They are tried by longest matching URL prefix.
 	Credentials []Credential
 	Own         *credential.Book
@@ -49,11 +52,14 @@ type Deps struct {
 	Log                     *slog.Logger
 }
 
-// Forge is plain Git over HTTP(S). It is safe for concurrent use.
+// Forge is plain Git over HTTP(S) and SSH. It is safe for concurrent use.
 type Forge struct {
 	credentials credentials
 	author      author
 	client      transport.Transport
+	// dial reaches servers of SSH, and handshake is how long they may take for it; 0 for as long as package gitfetch has it.
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	handshake time.Duration
 	// rest reaches the interfaces of forges.
 	rest   *http.Client
 	budget *gitfetch.Budget
@@ -85,7 +91,7 @@ func New(d Deps) (*Forge, error) {
 	return &Forge{
 		credentials: credentials{all: d.Credentials, own: d.Own, secrets: d.Secrets, several: d.Several, apps: newApps(client, d.Clock)},
 		author:      author{name: d.AuthorName, email: d.AuthorEmail},
-		client:      githttp.NewClient(client), rest: client, budget: d.Budget,
+		client:      githttp.NewClient(client), dial: d.Dial, rest: client, budget: d.Budget,
 		clock: d.Clock, log: d.Log,
 	}, nil
 }
@@ -137,7 +143,7 @@ func (f *Forge) within(
 	ctx context.Context, organization int64, repoURL string, operate func(context.Context, *gitfetch.Share) error,
 ) error {
 	attempt := withPlaces(ctx)
-	err := f.budget.Do(attempt, organization, operate)
+	err := f.once(attempt, organization, operate)
 	for again, pause := true, firstSettling; fault.Is(err, fault.Unauthenticated); {
 		switch {
 		case settling(attempt) && pause <= longestSettling:
@@ -151,12 +157,21 @@ func (f *Forge) within(
 			return err
 		}
 		attempt = withPlaces(ctx) //nolint:fatcontext // of the one outside of the loop
-		err = f.budget.Do(attempt, organization, operate)
+		err = f.once(attempt, organization, operate)
 	}
 	if limit, ok := errors.AsType[*gitfetch.LimitError](err); ok {
 		return fault.New(fault.Refused, "%s cannot be read: %w", repoURL, limit)
 	}
 	return err
+}
+
+// once is one attempt at an operation, whose connections of SSH end with it.
+func (f *Forge) once(ctx context.Context, organization int64, operate func(context.Context, *gitfetch.Share) error) error {
+	return f.budget.Do(ctx, organization, func(ctx context.Context, share *gitfetch.Share) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		return operate(ctx, share)
+	})
 }
 
 // readFile is one attempt to read.

@@ -232,7 +232,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		{"nobody there", s.forge, gone.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
 		{"no Git", s.forge, page.URL + "/shop.git", "main", "a", fault.NotFound, "does not answer like a Git repository"},
 		{"server trouble", s.forge, broken.URL + "/shop.git", "main", "a", fault.Unavailable, "does not answer"},
-		{"no scheme", s.forge, "git@example.com:shop.git", "main", "a", fault.Invalid, "repo_url: "},
+		{"no scheme", s.forge, "example.com/shop.git", "main", "a", fault.Invalid, "repo_url: "},
+		{"no key of SSH", s.forge, "git@example.com:shop.git", "main", "a", fault.Unauthenticated, "the organization has none for example.com"},
 		{"a host in another script", s.forge, "https://ｇit.example.com/shop", "main", "a", fault.Invalid, "repo_url: found a host name that is not ASCII"},
 		{"a file", s.forge, "file:///etc/passwd", "main", "a", fault.Invalid, "repo_url: "},
 		{

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -52,6 +53,10 @@ func (f *Forge) propose(ctx context.Context, organization int64, repoURL string,
 		h, err := f.hosted(ctx, organization, repoURL)
 		if err != nil {
 			return err
+		}
+		if _, is, _ := sealing.ParseSSH(repoURL); is {
+			return fault.Because(activity.NoForgeError{}, fault.Refused, "%s is reached over SSH, which reads and commits only; what the forge's interface does (pull requests, "+
+				"statuses, comments, deployments) needs the https URL of the repository, and a credential with --forge for it", repoURL)
 		}
 		if h == nil {
 			return fault.Because(activity.NoForgeError{}, fault.Refused, "no forge is configured for %s, so nothing can be proposed there; an operator has to set forge to one of %s, "+

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 )
 
@@ -49,10 +50,15 @@ func (f *Forge) open(ctx context.Context, share *gitfetch.Share, organization in
 		return nil, invalid("repo_url", "found %q, expected an http or https URL", repoURL)
 	}
 	r := &repository{url: repoURL, client: f.client, endpoint: endpoint, objects: gitfetch.NewStore(share)}
-	if err := r.authenticate(ctx, f, organization, u); err != nil {
+	if u.Scheme == sealing.SchemeSSH {
+		r.client, err = f.overSSH(ctx, organization, repoURL)
+	} else {
+		err = r.authenticate(ctx, f, organization, u)
+	}
+	if err != nil {
 		return nil, err
 	}
-	r.session, err = f.client.NewUploadPackSession(endpoint, r.auth)
+	r.session, err = r.client.NewUploadPackSession(endpoint, r.auth)
 	if err != nil {
 		return nil, fmt.Errorf("session with %s: %w", repoURL, err)
 	}
@@ -308,6 +314,9 @@ func (r *repository) classify(err error, op string) error {
 	var response *githttp.Err
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err // it does not unwrap by itself
+	}
+	if failed, ok := errors.AsType[*gitfetch.SSHError](err); ok {
+		return fault.Because(err, fault.ClassOf(failed), "%s: %s", r.url, failed)
 	}
 	switch {
 	case fault.Is(err, fault.Denied): // by the rules about where a program may go

@@ -51,7 +51,7 @@ func check(all []Credential) error {
 			report("url_prefixes", "missing, expected the URLs that it may be sent to")
 		}
 		for _, prefix := range c.URLPrefixes {
-			if u, err := sealing.ParsePrefix(prefix); err != nil || u.RawQuery != "" {
+			if u, err := sealing.ParsePrefix(prefix); err != nil || u.RawQuery != "" || u.Scheme == sealing.SchemeSSH {
 				report("url_prefixes", fmt.Sprintf("found %q, expected scheme, host and the beginning of a path", prefix))
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sshkey"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/journal"
@@ -80,12 +81,15 @@ func (c commands) show() *cobra.Command {
 // value are the flags of a value, which is never a flag itself: it would be visible in the list of processes and in the shell's history.
 type value struct {
 	file, reference, reason string
-	expires                 time.Duration
+	// passphrase is the file that has that of a private key of SSH.
+	passphrase string
+	expires    time.Duration
 }
 
 func (v *value) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.file, "value-file", "-", "the `file` that has the value; - for standard input")
 	cmd.Flags().StringVar(&v.reference, "reference", "", "a `reference` to the value instead, such as vault:secret/data/shop/api#token")
+	cmd.Flags().StringVar(&v.passphrase, "passphrase-file", "", "of a private key of SSH that is encrypted: the `file` that has its passphrase")
 	command.DurationFlag(cmd, &v.expires, "expires-in", 0, "when the value ends where it is used, such as 90d; it is reported 14 days before")
 	reasoned(cmd, &v.reason)
 }
@@ -104,6 +108,9 @@ func (v *value) read(cmd *cobra.Command, now time.Time) (given client.Credential
 	if v.reference != "" {
 		if cmd.Flags().Changed("value-file") {
 			return given, fault.New(fault.Invalid, "found --value-file and --reference; expected one of them")
+		}
+		if v.passphrase != "" {
+			return given, fault.New(fault.Invalid, "found --passphrase-file and --reference; expected the passphrase in what it refers to, in a line before the key (passphrase: …)")
 		}
 		return given, nil
 	}
@@ -124,6 +131,16 @@ func (v *value) read(cmd *cobra.Command, now time.Time) (given client.Credential
 	if given.Value = strings.TrimRight(string(text), "\r\n"); given.Value == "" {
 		return given, fault.New(fault.Invalid, "found no value on standard input or in --value-file; expected it, or --reference")
 	}
+	if v.passphrase != "" {
+		passphrase, err := textOf("passphrase-file", v.passphrase, "the passphrase of the key")
+		if err != nil {
+			return given, err
+		}
+		if passphrase = strings.TrimRight(passphrase, "\r\n"); strings.ContainsAny(passphrase, "\r\n") {
+			return given, fault.New(fault.Invalid, "--passphrase-file: found several lines in %s; expected the passphrase in one", v.passphrase)
+		}
+		given.Value = sshkey.Join(passphrase, given.Value)
+	}
 	return given, nil
 }
 
@@ -135,6 +152,7 @@ func (c commands) create() *cobra.Command {
 	var authorities string
 	var app client.CredentialGitHubApp
 	var of clouds
+	var key sshKey
 	cmd := c.Asking("create NAME", "Make a credential. The value is read from standard input or a file, and never shown again",
 		"  lockstep credential create api --kind http --url https://api.example.com/v1 < token.txt\n"+
 			"  lockstep credential create manifests --kind git --url https://git.example.com/shop --username bot --value-file token.txt --expires-in 90d\n"+
@@ -143,8 +161,12 @@ func (c commands) create() *cobra.Command {
 			"  cat client.pem client-key.pem | lockstep credential create inner --kind http --url https://inner.example.com/ --client-certificate --ca inner-ca.pem\n"+
 			"  lockstep credential create team --kind git --url https://github.com/team --forge github --github-app Iv23liAbCdEf --installation 12345678 --value-file team.private-key.pem\n"+
 			"  lockstep credential create images --kind registry --url https://registry.example.com/shop --username robot < password.txt\n"+
-			"  lockstep credential create ecr --kind registry --url https://123456789012.dkr.ecr.eu-central-1.amazonaws.com/ --ecr AKIAIOSFODNN7EXAMPLE --region eu-central-1 < secret.txt",
-		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
+			"  lockstep credential create ecr --kind registry --url https://123456789012.dkr.ecr.eu-central-1.amazonaws.com/ --ecr AKIAIOSFODNN7EXAMPLE --region eu-central-1 < secret.txt"+"\n"+
+			"  lockstep credential create deploy --kind git --url ssh://git.example.com/shop --ssh-key id_ed25519 --known-hosts known_hosts",
+		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) (err error) {
+			if n.SSHKey, err = key.read(cmd, &v); err != nil {
+				return err
+			}
 			given, err := v.read(cmd, c.Clock.Now())
 			if err != nil {
 				return err
@@ -164,7 +186,7 @@ func (c commands) create() *cobra.Command {
 			}
 			if cmd.Flags().Changed("ca") {
 				n.Certificate = &client.CredentialCertificate{}
-				if n.Certificate.CA, err = textOf(authorities); err != nil {
+				if n.Certificate.CA, err = textOf("ca", authorities, "certificates in PEM"); err != nil {
 					return err
 				}
 			}
@@ -190,6 +212,7 @@ func (c commands) create() *cobra.Command {
 	cmd.Flags().StringVar(&app.InstallationID, "installation", "", "of a GitHub App: the `number` of its installation, which the installation's address ends with")
 	cmd.Flags().StringVar(&app.APIURL, "api-url", "", "of a GitHub App: the `URL` of GitHub's REST API, if it is neither https://api.github.com nor https://HOST/api/v3")
 	of.flags(cmd)
+	key.flags(cmd)
 	v.flags(cmd)
 	return cmd
 }
@@ -225,14 +248,14 @@ func (c *clouds) onto(cmd *cobra.Command, n *client.Credential, tokenURL, apiURL
 	}
 }
 
-// textOf is the text of a file that is no secret.
-func textOf(file string) (string, error) {
+// textOf is the text of a file that a flag names.
+func textOf(flag, file, expected string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fault.Because(err, fault.Invalid, "--ca: %s", err)
+		return "", fault.Because(err, fault.Invalid, "--%s: %s", flag, err)
 	}
 	if strings.TrimSpace(string(text)) == "" {
-		return "", fault.New(fault.Invalid, "--ca: found nothing in %s; expected certificates in PEM", file)
+		return "", fault.New(fault.Invalid, "--%s: found nothing in %s; expected %s", flag, file, expected)
 	}
 	return string(text), nil
 }

@@ -82,6 +82,12 @@ func proofOf(in model.CreateCredentialInput) (p sealing.Proof) {
 			p.ACR.Tenant = "-"
 		}
 	}
+	if k := in.SSHKey; k != nil {
+		p.SSHKey = sealing.SSHKey{KnownHosts: k.KnownHosts}
+		if k.KnownHosts == "" { // see above
+			p.SSHKey.KnownHosts = "\n"
+		}
+	}
 	return p
 }
 

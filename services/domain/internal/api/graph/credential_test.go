@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 )
@@ -195,5 +198,45 @@ func TestCredentialsForRegistries(t *testing.T) {
 	rotated := f.ask(ours, `mutation { rotateCredential(input: {name: "ecr", value: "`+canary+`-2"}) { credential { version ecr { region } } errors { message } } }`, nil)
 	if !strings.Contains(string(rotated.Data), `"version":2,"ecr":{"region":"eu-central-1"}`) {
 		t.Errorf("found %s; want the second version of the same account", rotated.Data)
+	}
+}
+
+// D56: a key of SSH is made and shown with the servers that are known, and without the key and its passphrase.
+func TestACredentialOfAKeyOfSSH(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("canary"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "passphrase: canary\n" + string(pem.EncodeToMemory(block))
+	put := func(known, value string) string {
+		t.Helper()
+		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) {
+			credential { kind urlPrefixes sshKey { knownHosts } githubApp { appId } } errors { message field } } }`, map[string]any{"input": map[string]any{
+			"name": "deploy", "kind": "GIT", "urlPrefixes": []string{"ssh://git.example.com/team"}, "sshKey": map[string]any{"knownHosts": known}, "value": value,
+		}})
+		text := string(a.Data)
+		if len(a.Errors) > 0 || strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "canary") {
+			t.Errorf("found %s, %v; want an answer without the key and its passphrase", text, a.Errors)
+		}
+		return text
+	}
+	const known = "git.example.com SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	for _, wrong := range []string{put("", key), put("other.example.com SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", key)} {
+		if !strings.Contains(wrong, `"sshKey","knownHosts"`) {
+			t.Errorf("found %s; want a problem of the known hosts", wrong)
+		}
+	}
+	if wrong := put(known, strings.Replace(key, "canary", "canaries", 1)); !strings.Contains(wrong, `"value"`) {
+		t.Errorf("found %s; want a problem of the passphrase", wrong)
+	}
+	const want = `"sshKey":{"knownHosts":"` + known + `"},"githubApp":null`
+	if found := put(known, key); !strings.Contains(found, want) || !strings.Contains(found, `"errors":[]`) {
+		t.Errorf("found %s; want …%s…", found, want)
 	}
 }

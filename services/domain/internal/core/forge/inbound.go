@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/pattern"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
@@ -126,8 +127,11 @@ func (r Report) usable() bool {
 }
 
 // RepositoryName is the host and the path of a repository's address, in lower case; empty if it is malformed, has control characters, or is
-// longer than maxRepository.
+// longer than maxRepository. Over SSH it is the same, without the user and the port.
 func RepositoryName(address string) string {
+	if place, is, err := sealing.ParseSSH(address); is && err == nil {
+		address = "https://" + place.URL.Hostname() + place.URL.Path
+	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(address) > 1000 {
 		return ""

@@ -135,6 +135,9 @@ func TestNamesOfRepositories(t *testing.T) {
 		"https://git.test/shop/%7Fapi":                 "",
 		"https://git.test/shop/%ffapi":                 "",
 		"https://user@git.test/shop/api":               "",
+		"ssh://git@Git.test:2222/Shop/api.git":         "git.test/shop/api",
+		"git@git.test:shop/api.git":                    "git.test/shop/api",
+		"ssh://git:secret@git.test/shop/api":           "",
 		"https://git.test/" + strings.Repeat("Ⱥ", 400): "", // of 2 bytes, and of 3 in lower case
 		"https://git.test/" + strings.Repeat("Ⱥ", 300): "git.test/" + strings.Repeat("ⱥ", 300),
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 )
@@ -89,7 +90,8 @@ func editSchema() string {
 	files = `"oneOf":[{"required":["yaml"]},{"required":["json"]},{"required":["hcl"]},{"required":["regex"]}],` + files
 	own := strings.TrimPrefix(string(object(
 		`"repository","branch","files"`,
-		property("repository", `"type":"string","maxLength":500,"pattern":"^https?://[^@?#]+$","description":"The URL of the repository, without user and password."`),
+		property("repository", `"type":"string","maxLength":500,"pattern":"^(https?://|ssh://([A-Za-z0-9_][A-Za-z0-9._+-]*@)?)[^@?#]+$",`+
+			`"description":"The URL of the repository, without password. With ssh:// it is reached with an SSH key of the organization."`),
 		text("branch", "The branch that is changed."),
 		property("files", fmt.Sprintf(
 			`"type":"array","minItems":1,"maxItems":%d,"description":"The values that change. Each has one of yaml, json, hcl and regex.","items":{%s`,
@@ -108,8 +110,13 @@ func (e *edit) check() (found []fault.Field) {
 	wrong := func(field, format string, args ...any) {
 		found = append(found, fault.Field{Name: "/config/edit/" + field, Problem: fmt.Sprintf(format, args...)})
 	}
-	if !strings.HasPrefix(e.Repository, "https://") && !strings.HasPrefix(e.Repository, "http://") || strings.ContainsAny(e.Repository, "@?#") ||
-		len(e.Repository) > 500 {
+	_, overSSH, err := sealing.ParseSSH(e.Repository)
+	overSSH = overSSH && err == nil && strings.HasPrefix(e.Repository, sealing.SchemeSSH+"://")
+	if overSSH && e.PullRequest {
+		wrong("repository", "found %.100q with pull_request; expected its https URL: pull requests are made by the interface of its forge", e.Repository)
+	}
+	overHTTP := strings.HasPrefix(e.Repository, "https://") || strings.HasPrefix(e.Repository, "http://")
+	if !overSSH && (!overHTTP || strings.ContainsAny(e.Repository, "@?#")) || len(e.Repository) > 500 {
 		wrong("repository", "found %.100q; expected a URL such as https://git.example.com/shop/config.git, without user, password and parameters",
 			e.Repository)
 	}

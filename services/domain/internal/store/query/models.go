@@ -631,7 +631,7 @@ type Credential struct {
 	ChangedAt     time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
-	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, or ecr, gar and acr with accounts of clouds. It has no secret.
+	// How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, ssh_key with the servers that are known, or ecr, gar and acr with accounts of clouds. It has no secret.
 	Proof json.RawMessage
 }
 

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 )
 
 // Effect states what a Function does to anything outside of this service. It decides whether a call needs a passage (D46).
@@ -227,15 +229,18 @@ func hostOf(u *url.URL) string {
 	if address, err := netip.ParseAddr(host); err == nil {
 		host = address.Unmap().WithZone("").String()
 	}
+	if u.Scheme == sealing.SchemeSSH {
+		return overHTTPS(host)
+	}
 	if port := strings.TrimLeft(u.Port(), "0"); port != "" && port != "443" && port != "80" {
 		host += ":" + port
 	}
 	return host
 }
 
-// SameRepository returns a form of a repository's URL that is the same for all spellings that forges accept.
+// SameRepository returns a form of a repository's URL that is the same for all spellings that forges accept, and over SSH.
 func SameRepository(raw string) string {
-	u, err := url.Parse(strings.TrimSpace(raw))
+	u, err := repositoryURL(raw)
 	if err != nil {
 		return raw
 	}

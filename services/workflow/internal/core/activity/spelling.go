@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/lockstep-cd/lockstep/pkg/sealing"
 )
 
 // Ambiguous returns why the URL of a place may be another spelling of one of these places; "" if it cannot. Servers read a path that is
@@ -17,7 +19,7 @@ func (p Place) Ambiguous(places []Place) string {
 	if raw == "" || raw == AnyURL {
 		return ""
 	}
-	u, err := url.Parse(strings.TrimSpace(raw))
+	u, err := repositoryURL(raw)
 	if err != nil {
 		return "its URL cannot be read"
 	}
@@ -25,7 +27,7 @@ func (p Place) Ambiguous(places []Place) string {
 	odd, literal := unclear(escaped), false
 	byName, byPart := false, false
 	for _, other := range places {
-		of, err := url.Parse(strings.TrimSpace(other.URL + other.Repository)) // a place has one of them
+		of, err := repositoryURL(other.URL + other.Repository) // a place has one of them
 		if err != nil || of.Host == "" || (other.Repository != "") != (p.Repository != "") {
 			continue
 		}
@@ -49,6 +51,24 @@ func (p Place) Ambiguous(places []Place) string {
 	default:
 		return ""
 	}
+}
+
+// repositoryURL reads the URL of a repository, also one that Git alone takes for a URL (git@host:path), or of a web server.
+func repositoryURL(raw string) (*url.URL, error) {
+	raw = strings.TrimSpace(raw)
+	if place, is, err := sealing.ParseSSH(raw); is && err == nil {
+		return place.URL, nil
+	}
+	return url.Parse(raw) //nolint:wrapcheck // its callers have no use for the text
+}
+
+// overHTTPS is the host that has the same repositories over HTTPS as a host has over SSH. The port of SSH says nothing of which they are.
+func overHTTPS(host string) string {
+	switch host {
+	case "ssh.github.com", "altssh.gitlab.com", "altssh.bitbucket.org": // for networks that let only port 443 through
+		_, host, _ = strings.Cut(host, ".")
+	}
+	return host
 }
 
 // spelling is the path of a URL as it is sent, in lower case.

@@ -357,6 +357,38 @@ func (ec *executionContext) fieldContext_Credential_acr(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Credential_sshKey(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Credential_sshKey(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.SSHKey, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.CredentialSSHKey) graphql.Marshaler {
+			return ec.marshalOCredentialSSHKey2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialSSHKey(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Credential_sshKey(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Credential",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CredentialSSHKey(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Credential_version(ctx context.Context, field graphql.CollectedField, obj *model.Credential) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -996,6 +1028,29 @@ func (ec *executionContext) fieldContext_CredentialPayload_errors(_ context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _CredentialSSHKey_knownHosts(ctx context.Context, field graphql.CollectedField, obj *model.CredentialSSHKey) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CredentialSSHKey_knownHosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.KnownHosts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CredentialSSHKey_knownHosts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CredentialSSHKey", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -1024,7 +1079,7 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 		asMap["reason"] = ""
 	}
 
-	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "githubApp", "ecr", "gar", "acr", "value", "reference", "expiresAt", "reason"}
+	fieldsInOrder := [...]string{"name", "kind", "urlPrefixes", "username", "header", "forge", "oauth2", "certificate", "githubApp", "ecr", "gar", "acr", "sshKey", "value", "reference", "expiresAt", "reason"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1115,6 +1170,13 @@ func (ec *executionContext) unmarshalInputCreateCredentialInput(ctx context.Cont
 				return it, err
 			}
 			it.Acr = data
+		case "sshKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("sshKey"))
+			data, err := ec.unmarshalOCredentialSSHKeyInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialSSHKeyInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SSHKey = data
 		case "value":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("value"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -1438,6 +1500,36 @@ func (ec *executionContext) unmarshalInputCredentialOAuth2Input(ctx context.Cont
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputCredentialSSHKeyInput(ctx context.Context, obj any) (model.CredentialSSHKeyInput, error) {
+	var it model.CredentialSSHKeyInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"knownHosts"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "knownHosts":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("knownHosts"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.KnownHosts = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputRevokeCredentialInput(ctx context.Context, obj any) (model.RevokeCredentialInput, error) {
 	var it model.RevokeCredentialInput
 	if obj == nil {
@@ -1618,6 +1710,11 @@ func (ec *executionContext) _Credential(ctx context.Context, sel ast.SelectionSe
 			}
 		case "acr":
 			out.Values[i] = ec._Credential_acr(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "sshKey":
+			out.Values[i] = ec._Credential_sshKey(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -2008,6 +2105,44 @@ func (ec *executionContext) _CredentialPayload(ctx context.Context, sel ast.Sele
 	return out
 }
 
+var credentialSSHKeyImplementors = []string{"CredentialSSHKey"}
+
+func (ec *executionContext) _CredentialSSHKey(ctx context.Context, sel ast.SelectionSet, obj *model.CredentialSSHKey) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, credentialSSHKeyImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CredentialSSHKey")
+		case "knownHosts":
+			out.Values[i] = ec._CredentialSSHKey_knownHosts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -2177,6 +2312,21 @@ func (ec *executionContext) unmarshalOCredentialOAuth2Input2ᚖgithubᚗcomᚋlo
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputCredentialOAuth2Input(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCredentialSSHKey2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialSSHKey(ctx context.Context, sel ast.SelectionSet, v *model.CredentialSSHKey) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._CredentialSSHKey(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOCredentialSSHKeyInput2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCredentialSSHKeyInput(ctx context.Context, v any) (*model.CredentialSSHKeyInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCredentialSSHKeyInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 

@@ -635,6 +635,7 @@ type ComplexityRoot struct {
 		Oauth2      func(childComplexity int) int
 		Reference   func(childComplexity int) int
 		RevokedAt   func(childComplexity int) int
+		SSHKey      func(childComplexity int) int
 		Sealed      func(childComplexity int) int
 		State       func(childComplexity int) int
 		URLPrefixes func(childComplexity int) int
@@ -680,6 +681,10 @@ type ComplexityRoot struct {
 	CredentialPayload struct {
 		Credential func(childComplexity int) int
 		Errors     func(childComplexity int) int
+	}
+
+	CredentialSSHKey struct {
+		KnownHosts func(childComplexity int) int
 	}
 
 	CuratedVersionSet struct {
@@ -4854,6 +4859,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Credential.RevokedAt(childComplexity), true
+	case "Credential.sshKey":
+		if e.ComplexityRoot.Credential.SSHKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Credential.SSHKey(childComplexity), true
 	case "Credential.sealed":
 		if e.ComplexityRoot.Credential.Sealed == nil {
 			break
@@ -5005,6 +5016,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CredentialPayload.Errors(childComplexity), true
+
+	case "CredentialSSHKey.knownHosts":
+		if e.ComplexityRoot.CredentialSSHKey.KnownHosts == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CredentialSSHKey.KnownHosts(childComplexity), true
 
 	case "CuratedVersionSet.createdAt":
 		if e.ComplexityRoot.CuratedVersionSet.CreatedAt == nil {
@@ -14356,6 +14374,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCredentialGARInput,
 		ec.unmarshalInputCredentialGitHubAppInput,
 		ec.unmarshalInputCredentialOAuth2Input,
+		ec.unmarshalInputCredentialSSHKeyInput,
 		ec.unmarshalInputDecideChangeInput,
 		ec.unmarshalInputDecideCheckInput,
 		ec.unmarshalInputDisableArtifactSourceInput,
@@ -15889,6 +15908,8 @@ type Credential {
   gar: CredentialGAR
   "Makes it a service principal of Azure, for which tokens of ACR are issued; null for none."
   acr: CredentialACR
+  "Makes it a private key of SSH; null for none."
+  sshKey: CredentialSSHKey
   "Counts the values."
   version: Int!
   "Refers to the value; empty for a sealed one."
@@ -15964,6 +15985,12 @@ type CredentialACR {
   authorityUrl: String!
 }
 
+"A private key of SSH, which is the value of the credential and is sent nowhere: it signs."
+type CredentialSSHKey {
+  "The servers that are trusted, in lines of known_hosts or by fingerprints."
+  knownHosts: String!
+}
+
 "A client of OAuth 2.0."
 input CredentialOAuth2Input {
   "Where tokens are issued, such as https://id.example.com/oauth2/token. The secret is sent there only."
@@ -16022,6 +16049,12 @@ input CredentialACRInput {
   authorityUrl: String! = ""
 }
 
+"A private key of SSH."
+input CredentialSSHKeyInput {
+  "The servers of the URLs: lines of known_hosts (HOST TYPE KEY), SHA256:… or HOST SHA256:…. No other server is trusted."
+  knownHosts: String!
+}
+
 "Input of createCredential."
 input CreateCredentialInput {
   "1 to 63 lower-case letters, digits, dots, hyphens and underscores."
@@ -16047,6 +16080,8 @@ input CreateCredentialInput {
   gar: CredentialGARInput
   "Makes it a service principal of Azure, of which the value is the secret. Only for REGISTRY, and without username and the others."
   acr: CredentialACRInput
+  "Makes it a private key of SSH, of which the value is the key, in PEM, behind a line passphrase: … if it is encrypted. Only for GIT, with URLs of the scheme ssh; username is whom to log in as, git if empty."
+  sshKey: CredentialSSHKeyInput
   "The value itself, which is sealed and never shown again; or else reference."
   value: String
   "A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it."
@@ -22679,6 +22714,8 @@ func (ec *executionContext) childFields_Credential(ctx context.Context, field gr
 		return ec.fieldContext_Credential_gar(ctx, field)
 	case "acr":
 		return ec.fieldContext_Credential_acr(ctx, field)
+	case "sshKey":
+		return ec.fieldContext_Credential_sshKey(ctx, field)
 	case "version":
 		return ec.fieldContext_Credential_version(ctx, field)
 	case "reference":
@@ -22777,6 +22814,14 @@ func (ec *executionContext) childFields_CredentialPayload(ctx context.Context, f
 		return ec.fieldContext_CredentialPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CredentialPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CredentialSSHKey(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "knownHosts":
+		return ec.fieldContext_CredentialSSHKey_knownHosts(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CredentialSSHKey", field.Name)
 }
 
 func (ec *executionContext) childFields_CuratedVersionSet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

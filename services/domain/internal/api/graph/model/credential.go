@@ -22,6 +22,7 @@ type Credential struct {
 	Ecr                     *CredentialECR
 	Gar                     *CredentialGAR
 	Acr                     *CredentialACR
+	SSHKey                  *CredentialSSHKey
 	Version                 int
 	Reference               string
 	Sealed                  bool
@@ -67,6 +68,9 @@ func clouds(p sealing.Proof) (ecr *CredentialECR, gar *CredentialGAR, acr *Crede
 	return ecr, gar, acr
 }
 
+// CredentialSSHKey is that the value is a private key of SSH.
+type CredentialSSHKey struct{ KnownHosts string }
+
 // WrapCredential makes one of the domain's, as it is at an instant.
 func WrapCredential(c credential.Credential, at time.Time) Credential {
 	var client *CredentialOAuth2
@@ -84,8 +88,12 @@ func WrapCredential(c credential.Credential, at time.Time) Credential {
 		app = &CredentialGitHubApp{AppID: a.ID, InstallationID: a.Installation, APIURL: a.API}
 	}
 	ecr, gar, acr := clouds(c.Proof)
+	var key *CredentialSSHKey
+	if k := c.Proof.SSHKey; k != (sealing.SSHKey{}) {
+		key = &CredentialSSHKey{KnownHosts: k.KnownHosts}
+	}
 	return Credential{
-		Oauth2: client, Certificate: certificate, GithubApp: app, Ecr: ecr, Gar: gar, Acr: acr,
+		Oauth2: client, Certificate: certificate, GithubApp: app, SSHKey: key, Ecr: ecr, Gar: gar, Acr: acr,
 		Name: c.Name, Kind: c.Kind, URLPrefixes: c.URLPrefixes, Username: c.Username, Header: c.Header, Forge: c.Forge, Version: c.Version,
 		Reference: c.Reference, Sealed: c.Key != 0, State: c.StateAt(at), ExpiresAt: c.ExpiresAt, RevokedAt: c.RevokedAt, Author: c.Author.Name,
 		ChangedAt: c.ChangedAt,

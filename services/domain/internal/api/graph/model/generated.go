@@ -373,6 +373,8 @@ type CreateCredentialInput struct {
 	Gar *CredentialGARInput `json:"gar,omitempty"`
 	// Makes it a service principal of Azure, of which the value is the secret. Only for REGISTRY, and without username and the others.
 	Acr *CredentialACRInput `json:"acr,omitempty"`
+	// Makes it a private key of SSH, of which the value is the key, in PEM, behind a line passphrase: … if it is encrypted. Only for GIT, with URLs of the scheme ssh; username is whom to log in as, git if empty.
+	SSHKey *CredentialSSHKeyInput `json:"sshKey,omitempty"`
 	// The value itself, which is sealed and never shown again; or else reference.
 	Value *string `json:"value,omitempty"`
 	// A reference to the value, such as vault:secret/data/shop/api#token, which begins as an operator allows it.
@@ -604,6 +606,12 @@ type CredentialPayload struct {
 	Credential *Credential `json:"credential,omitempty"`
 	// Why the change failed; empty if it was made.
 	Errors []UserError `json:"errors"`
+}
+
+// A private key of SSH.
+type CredentialSSHKeyInput struct {
+	// The servers of the URLs: lines of known_hosts (HOST TYPE KEY), SHA256:… or HOST SHA256:…. No other server is trusted.
+	KnownHosts string `json:"knownHosts"`
 }
 
 // Input of confirmChange, rejectChange, withdrawChange and forceChange.

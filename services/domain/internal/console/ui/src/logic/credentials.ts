@@ -35,7 +35,7 @@ export interface CredentialForm {
 const username: FormField = { path: 'username', label: 'User name' }
 const forges = { '': 'none', github: 'GitHub', gitlab: 'GitLab', gitea: 'Gitea or Forgejo', bitbucket: 'Bitbucket' }
 const forge: FormField = { path: 'forge', label: 'Interface of the forge', help: 'Lets programs use it for pull requests and statuses as well.', optional: true, options: forges }
-const plain = (c: CredentialFields) => !c.oauth2 && !c.certificate && !c.githubApp && !c.ecr && !c.gar && !c.acr
+const plain = (c: CredentialFields) => !c.oauth2 && !c.certificate && !c.githubApp && !c.sshKey && !c.ecr && !c.gar && !c.acr
 
 /** All forms, in the order in which they are offered. */
 export const forms: CredentialForm[] = [
@@ -88,6 +88,15 @@ export const forms: CredentialForm[] = [
       { ...forge, options: { '': 'none', github: 'GitHub' } },
     ],
     is: (c) => c.githubApp !== null,
+  },
+  {
+    key: 'ssh-key', label: 'Git: SSH key', kind: 'GIT', value: 'Private key, in PEM, behind a line “passphrase: …” if it is encrypted', lines: true, urls: 'ssh://git.example.com/shop',
+    help: 'Connections of SSH are opened with the key, which is sent nowhere.',
+    fields: [
+      { path: 'sshKey/knownHosts', label: 'Known hosts', help: 'Lines of known_hosts, or fingerprints (SHA256:…). No other server is trusted.', long: true },
+      { path: 'username', label: 'User name', help: 'Without one, git.', optional: true },
+    ],
+    is: (c) => c.sshKey !== null,
   },
   {
     key: 'http', label: 'HTTP: bearer token', kind: 'HTTP', value: 'Token', urls: 'https://api.example.com/v1', help: 'Is sent with requests of programs and notifications.', fields: [],
