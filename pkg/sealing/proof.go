@@ -109,6 +109,7 @@ func (p Proof) check(t Terms, wrong func(field, format string, args ...any)) {
 	}
 	if p.clouds() > 0 {
 		p.checkClouds(t, wrong)
+		return
 	}
 	if p.SSHKey != (SSHKey{}) {
 		p.SSHKey.check(t, wrong)
