@@ -89,6 +89,15 @@ func (f *fakes) Withdraw(context.Context, int64, string, string, int64) (activit
 	return activity.Proposal{}, nil
 }
 
+func (f *fakes) ReadBranch(context.Context, activity.BranchProposal) (activity.Proposal, error) {
+	return activity.Proposal{}, nil
+}
+
+func (f *fakes) WithdrawBranch(context.Context, activity.BranchProposal) (activity.Proposal, error) {
+	f.note("git.withdraw")
+	return activity.Proposal{}, nil
+}
+
 func (f *fakes) ReadStatus(context.Context, int64, string, string) ([]activity.CommitStatus, error) {
 	return nil, nil
 }

@@ -53,6 +53,8 @@ type Spec struct {
 	EffectOf func(args map[string]any) activity.Effect
 	// TakesBackAt reports whether calls take something back at a place (activity.Confined); nil for all places.
 	TakesBackAt func(opened, touched activity.Place) bool
+	// Entered reports whether a call is executed in the run of a rollout alone, behind a passage (activity.Entering); nil for no call.
+	Entered func(args map[string]any) bool
 	// LocationOf is where one call is carried out; nil for Functions of which all calls are in the same place.
 	LocationOf func(args map[string]any) activity.Location
 	// Web Functions send requests to other servers: of one organization only so many are in progress at a time (activity.WebShare).
@@ -79,6 +81,7 @@ var (
 	_ activity.Owned     = (*Function)(nil)
 	_ activity.Confined  = (*Function)(nil)
 	_ activity.Placed    = (*Function)(nil)
+	_ activity.Entering  = (*Function)(nil)
 )
 
 // Outgoing sends what leaves this installation.
@@ -178,6 +181,11 @@ func (f *Function) Ends(args map[string]any) string {
 // TakesBackAt reports whether calls that touch a place take something back where a passage opens the other.
 func (f *Function) TakesBackAt(opened, touched activity.Place) bool {
 	return f.spec.TakesBackAt == nil || f.spec.TakesBackAt(opened, touched)
+}
+
+// Entered reports whether a call is executed in the run of a rollout alone.
+func (f *Function) Entered(args map[string]any) bool {
+	return f.spec.Entered != nil && f.spec.Entered(args)
 }
 
 // Spec is its declaration.

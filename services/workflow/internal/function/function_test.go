@@ -93,6 +93,14 @@ func (f *forge) Withdraw(_ context.Context, _ int64, _, branch string, number in
 	return activity.Proposal{Number: number, Branch: branch}, f.err
 }
 
+func (f *forge) ReadBranch(_ context.Context, p activity.BranchProposal) (activity.Proposal, error) {
+	return activity.Proposal{Branch: p.Branch, Into: p.Into, Head: p.Head, State: f.proposal.State}, f.err
+}
+
+func (f *forge) WithdrawBranch(_ context.Context, p activity.BranchProposal) (activity.Proposal, error) {
+	return activity.Proposal{Branch: p.Branch, Head: p.Head, State: activity.ProposalClosed}, f.err
+}
+
 func (f *forge) SetStatus(_ context.Context, r activity.StatusRequest) (activity.StatusReport, error) {
 	f.set = r
 	return f.report, f.err

@@ -53,8 +53,11 @@ func propose(forge activity.Forge) *Function {
 				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
 				"present `commit`. A pull request that people have closed or merged is answered as it is. A branch with a commit of another author is\n" +
 				"left alone, with the code `conflict`.\n\n" +
-				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`.",
+				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`, unless the kind is `branch`. A branch\n" +
+				"alone that people have deleted is answered as `closed`, if `head` says that there was one; one that they have merged is `unchanged`.",
 			Arguments: proposedFields(
+				kindField(),
+				Field{Name: "head", Doc: "With the kind `branch`: the head that it had before; leave it out for the first time.", Type: Text},
 				Field{Name: "base", Doc: "The commit that the files were made from. If one of them has changed since, the change is refused.", Type: Text},
 				Field{Name: "description", Doc: "What the pull request says beside the message and its trailers. Markdown.", Type: Text},
 				Field{Name: "method", Type: Text, OneOf: mergeMethods(), Doc: "How it is to be merged, as `git.merge` has it."},
@@ -68,7 +71,7 @@ func propose(forge activity.Forge) *Function {
 			branch := proposalBranch(call)
 			p, err := forge.Propose(withLogin(ctx, call), activity.ProposalRequest{
 				Commit: c, Branch: branch, ID: branch[len(activity.ProposalPrefix):], Description: text(call.Args, "description"),
-				Method: text(call.Args, "method"),
+				Method: text(call.Args, "method"), Alone: isBranch(call.Args), Head: text(call.Args, "head"),
 			})
 			return proposalAnswer(p, err)
 		},
@@ -80,19 +83,23 @@ func merge(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.merge", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Effect: activity.Changes, Touches: touchesFiles,
+			Effect: activity.Changes, Touches: touchesFiles, Check: checkLook, Entered: isBranch,
 			Doc: "Merges the pull request of `git.propose`, and answers as it does; `commit` is the commit of `branch` that has the change. The other\n" +
 				"arguments are those of `git.propose`: the pull request has to consist of exactly these files, in one commit, `head`.\n\n" +
 				"The code is `conflict` if the head is another one, or if one of the files has changed on the branch since the commit was made: propose\n" +
 				"the change again, and merge that. It is `refused` if the forge does not allow it, such as for as long as a required check or review is\n" +
 				"missing; if the pull request was closed; and if it has other changes. One that was merged already is answered, with who did it, once its\n" +
-				"contents were compared.",
+				"contents were compared.\n\n" +
+				"With the kind `branch`, nothing but Git's protocol merges: the branch is moved, and the branch of the proposal deleted with it. Files that\n" +
+				"another commit has changed are a `conflict`, as above. Only the run of a rollout does this, and never without a passage.",
 			Arguments: proposedFields(
-				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
+				kindField(),
+				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1},
 				Field{Name: "head", Doc: "The commit to merge, as `git.propose` answers it.", Type: Text, Required: true},
 				Field{
 					Name: "method", Type: Text, OneOf: mergeMethods(),
 					Doc: "`merge`, the default: the forge merges, with a merge commit or as the project is configured. `squash`: it makes one commit of it. " +
+						"Lockstep makes these commits with the kind `branch`. " +
 						"`fast_forward`: the branch is moved to `head`, which the forge has to allow for the credential.",
 				},
 			),
@@ -105,7 +112,7 @@ func merge(forge activity.Forge) *Function {
 			number, _ := whole(call.Args["number"])
 			p, err := forge.Merge(withLogin(ctx, call), activity.MergeRequest{
 				Commit: c, Branch: proposalBranch(call), Number: number, Head: text(call.Args, "head"),
-				Method: cmp.Or(text(call.Args, "method"), activity.MergeCommit),
+				Method: cmp.Or(text(call.Args, "method"), activity.MergeCommit), Alone: isBranch(call.Args),
 			})
 			return proposalAnswer(p, err)
 		},
@@ -118,14 +125,14 @@ func readProposal(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.read_proposal", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads a pull request. Answers as `git.propose` does: `state` is `open`, `merged` or `closed`, `by` who has merged or closed it, where the\n" +
-				"forge says so, and `commit` the commit that has the change.",
-			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
-				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
-				gitCredentialField(),
-			},
+				"forge says so, and `commit` the commit that has the change. With the kind `branch`, `head` is where the branch is now, `by` is empty, and one\n" +
+				"that people have squashed and deleted is `closed`: `git.propose` answers `unchanged` then.",
+			Arguments: lookFields(), Check: checkLook,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
+			if isBranch(call.Args) {
+				return proposalAnswer(forge.ReadBranch(withLogin(ctx, call), branchOf(call)))
+			}
 			number, _ := whole(call.Args["number"])
 			return proposalAnswer(forge.ReadProposal(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), number))
 		},
@@ -138,15 +145,14 @@ func withdraw(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.withdraw", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Proposes, Touches: touchesProposal, Ends: proposalName,
-			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.",
-			Arguments: []Field{
-				{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
-				{Name: "name", Doc: "The `name` that it was proposed with.", Type: Text},
-				{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1, Required: true},
-				gitCredentialField(),
-			},
+			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.\n" +
+				"With the kind `branch`, the branch is deleted, also one that was merged; one with a commit of others stays, with the code `conflict`.",
+			Arguments: lookFields(), Check: checkLook,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
+			if isBranch(call.Args) {
+				return proposalAnswer(forge.WithdrawBranch(withLogin(ctx, call), branchOf(call)))
+			}
 			number, _ := whole(call.Args["number"])
 			return proposalAnswer(forge.Withdraw(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), proposalBranch(call), number))
 		},

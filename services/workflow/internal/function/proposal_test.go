@@ -69,6 +69,17 @@ func TestTheAttemptsOfAnEditAreOneProposal(t *testing.T) {
 	}
 }
 
+// D55, D46: the merge of a branch alone is the only call of these that is behind a passage in whatever run.
+func TestOnlyRolloutsMergeABranchAlone(t *testing.T) {
+	t.Parallel()
+	for _, f := range All(&forge{}, nil, nil) {
+		e, _ := f.(activity.Entering)
+		if got := e.Entered(m{"kind": "branch"}); got != (f.Name() == "git.merge") || e.Entered(m{"kind": "pull_request"}) || e.Entered(m{}) {
+			t.Errorf("%s: %t", f.Name(), got)
+		}
+	}
+}
+
 func TestAProposalAndItsMerge(t *testing.T) {
 	t.Parallel()
 	f := &forge{proposal: activity.Proposal{Number: 4, URL: "u", State: "merged", Branch: "b", Into: "main", Head: "h", Commit: "c", By: "ann"}}
@@ -194,5 +205,44 @@ func TestADeploymentIsReported(t *testing.T) {
 	args["state"] = "green"
 	if err := named(t, &forge{}, "git.set_deployment").Check(args); err == nil || !strings.Contains(err.Error(), "expected one of queued, in_progress") {
 		t.Errorf("found %v; want the state refused", err)
+	}
+}
+
+// D55: a branch alone is of the same run and name as a pull request would be, and is found by its head.
+func TestABranchAloneIsNamedByItsHead(t *testing.T) {
+	t.Parallel()
+	const head = "0123456789abcdef0123456789abcdef01234567"
+	with := func(more m) m {
+		args := m{"repo_url": "https://git/x", "branch": "main", "kind": "branch", "head": head}
+		for key, value := range more {
+			args[key] = value
+		}
+		return args
+	}
+	edit := m{"path": "a", "content": "b", "message": "c"}
+	f := &forge{}
+	for _, tt := range []struct {
+		name  string
+		args  m
+		wrong string
+	}{
+		{"git.propose", with(edit), ""},
+		{"git.merge", with(edit), ""},
+		{"git.merge", with(m{"path": "a", "content": "b", "message": "c", "kind": "pull_request"}), "number"},
+		{"git.read_proposal", with(nil), ""},
+		{"git.withdraw", with(nil), ""},
+		{"git.withdraw", with(m{"head": ""}), "head"},
+		{"git.withdraw", with(m{"kind": "pull_request"}), "number"},
+		{"git.read_proposal", m{"repo_url": "https://git/x"}, "number"},
+	} {
+		_, err := named(t, f, tt.name).Call(t.Context(), activity.Call{Organization: 1, Workflow: "rollout-7", Args: tt.args})
+		if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s %v: %v; want %q", tt.name, tt.args, err, tt.wrong)
+		}
+	}
+	const branch = "lockstep/proposals/o1/rollout-7/change"
+	if !f.proposed.Alone || f.proposed.Head != head || f.proposed.Branch != branch ||
+		!f.merged.Alone || f.merged.Branch != branch || f.merged.Method != activity.MergeCommit {
+		t.Errorf("found %+v and %+v", f.proposed, f.merged)
 	}
 }

@@ -113,8 +113,10 @@ func modeAt(t *object.Tree, path string) filemode.FileMode {
 	return entry.Mode
 }
 
-// build makes the commit in memory, on top of head.
-func (r *repository) build(head *object.Commit, c activity.CommitRequest, by author, now time.Time) (built, error) {
+// build makes the commit in memory, on top of head, and of what it merges.
+func (r *repository) build(
+	head *object.Commit, c activity.CommitRequest, by author, now time.Time, merges ...plumbing.Hash,
+) (built, error) {
 	b := &builder{repository: r}
 	base, err := head.Tree()
 	if err != nil {
@@ -126,7 +128,8 @@ func (r *repository) build(head *object.Commit, c activity.CommitRequest, by aut
 	}
 	signature := object.Signature{Name: by.name, Email: by.email, When: now.UTC()}
 	commit, err := b.put(&object.Commit{
-		Author: signature, Committer: signature, Message: message(c), TreeHash: tree, ParentHashes: []plumbing.Hash{head.Hash},
+		Author: signature, Committer: signature, Message: message(c), TreeHash: tree,
+		ParentHashes: append([]plumbing.Hash{head.Hash}, merges...),
 	})
 	if err != nil {
 		return built{}, err

@@ -102,9 +102,10 @@ func checkCommit(c activity.CommitRequest) error {
 		return invalid("message", "missing, expected what the commit is for")
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Trailers)) {
-		if !trailerKey.MatchString(key) || strings.EqualFold(key, trailerActivity) || strings.EqualFold(key, trailerProposal) {
-			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s or %s", key, trailerActivity,
-				trailerProposal)
+		all := []string{trailerActivity, trailerProposal, trailerMerged}
+		if slices.ContainsFunc(all, func(k string) bool { return strings.EqualFold(key, k) }) || !trailerKey.MatchString(key) {
+			return invalid("trailers", "found the key %q, expected letters, digits and hyphens, and not %s, %s or %s", key, trailerActivity,
+				trailerProposal, trailerMerged)
 		}
 		// A second line could be a trailer of its own, the activity's for one.
 		if strings.ContainsAny(c.Trailers[key], "\r\n") {

@@ -205,6 +205,9 @@ func (f *Forge) Commit(ctx context.Context, c activity.CommitRequest) (string, e
 	if err := checkCommit(c); err != nil {
 		return "", err
 	}
+	if ofProposals(c.Branch) {
+		return "", invalid("branch", "found %q, where only proposals are made", c.Branch)
+	}
 	// Without the queue the branches of one rollout would make each other's pushes fail, and pay for each with a new
 	// fetch.
 	release, err := f.writer(ctx, c, c.Branch)

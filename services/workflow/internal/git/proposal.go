@@ -77,7 +77,7 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	if err := checkBranch(p.Branch); err != nil {
 		return found, err
 	}
-	if strings.HasPrefix(strings.ToLower(strings.TrimPrefix(c.Branch, "refs/heads/")), activity.ProposalPrefix) {
+	if ofProposals(c.Branch) {
 		return found, invalid("branch", "found %q, where proposals are made; expected the branch to merge into", c.Branch)
 	}
 	release, err := f.writer(ctx, c, p.Branch)
@@ -85,6 +85,9 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 		return found, fault.Because(err, fault.Unavailable, "waited for another call to propose to %s", c.RepoURL)
 	}
 	defer release()
+	if p.Alone {
+		return f.proposeBranch(ctx, p)
+	}
 	d, exists := draftOf(p), false
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, exists, err = h.proposed(ctx, d.branch, d.into)
@@ -114,6 +117,11 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	})
 	found.Head = head // forges notice a push some time after it
 	return found, err
+}
+
+// ofProposals reports whether a branch is one of proposals. Forges may compare names without case.
+func ofProposals(branch string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimPrefix(branch, "refs/heads/")), activity.ProposalPrefix)
 }
 
 // draftOf is the text of a proposal: the message of its commit, what the program says about it, and the trailers.
@@ -172,8 +180,11 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		return "", false, err
 	}
 	now := r.refs.References[string(plumbing.NewBranchReferenceName(p.Branch))]
+	if p.Head != "" && now == plumbing.ZeroHash && !includes(base, plumbing.NewHash(p.Head)) {
+		return "", false, errDeleted
+	}
 	if now != plumbing.ZeroHash {
-		old, err := r.branch(ctx, p.Branch)
+		old, err := r.tip(ctx, p.Branch)
 		if err != nil {
 			return "", false, err
 		}
@@ -183,7 +194,8 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		}
 		// Others who may push to the branch could have the same files merged with another message, and with the trailers of another rollout.
 		onTop := p.Method != activity.MergeFastForward || slices.Equal(old.ParentHashes, []plumbing.Hash{base.Hash})
-		if onTop && old.Message == message(c) && r.sameEdit(base, old, c) == nil {
+		undone := p.Alone && includes(base, old.Hash) // people have merged it, and changed the files since
+		if onTop && !undone && old.Message == message(c) && r.sameEdit(base, old, c) == nil {
 			return old.Hash.String(), true, nil
 		}
 	}
@@ -275,8 +287,14 @@ func (f *Forge) Merge(ctx context.Context, m activity.MergeRequest) (p activity.
 	if err := checkCommit(c); err != nil {
 		return p, err
 	}
+	if ofProposals(c.Branch) {
+		return p, invalid("branch", "found %q, where proposals are made; expected the branch to merge into", c.Branch)
+	}
 	if !commitID.MatchString(m.Head) {
 		return p, invalid("head", "found %q, expected the id of a commit", m.Head)
+	}
+	if m.Alone {
+		return f.mergeBranch(ctx, m)
 	}
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		p, err = h.proposal(ctx, m.Number)

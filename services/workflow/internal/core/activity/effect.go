@@ -105,6 +105,13 @@ type Confined interface {
 	TakesBackAt(opened, touched Place) bool
 }
 
+// Entering is a Function of which some calls are executed in the runs of rollouts alone, behind a passage that opens what they touch. Other
+// runs may not make them, whether or not an environment is known there.
+type Entering interface {
+	// Entered reports whether a call with these arguments is such a one.
+	Entered(args map[string]any) bool
+}
+
 // EffectOf is the effect of one call.
 func EffectOf(f Function, args map[string]any) Effect {
 	if v, varies := f.(Varying); varies {

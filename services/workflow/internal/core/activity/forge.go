@@ -31,6 +31,10 @@ type Forge interface {
 	ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (Proposal, error)
 	// Withdraw closes a proposal from a branch, and returns it. One that is not open is returned as it is.
 	Withdraw(ctx context.Context, organization int64, repoURL, branch string, number int64) (Proposal, error)
+	// ReadBranch and WithdrawBranch are the same for a proposal that is a branch alone: it is merged once the other branch has its head in its
+	// history, and closed once it was deleted before that. To withdraw it is to delete it; one with a commit of others is a Conflict.
+	ReadBranch(ctx context.Context, p BranchProposal) (Proposal, error)
+	WithdrawBranch(ctx context.Context, p BranchProposal) (Proposal, error)
 	// ReadStatus returns what others have reported about a commit, by name.
 	ReadStatus(ctx context.Context, organization int64, repoURL, commit string) ([]CommitStatus, error)
 	// SetStatus reports a status of a commit, unless the forge has it already. A forge that accepts no more requests for now is no error.
@@ -144,6 +148,19 @@ type ProposalRequest struct {
 	Description string
 	// Method is how it is to be merged: one that moves the branch needs a commit on top of it.
 	Method string
+	// Alone is a branch without a pull request.
+	Alone bool
+	// Head is what one that is a branch alone had before: if the branch does not exist any more, and was not merged, people have rejected it.
+	// Empty for the first time.
+	Head string
+}
+
+// BranchProposal is a proposal that is a branch alone.
+type BranchProposal struct {
+	Organization int64
+	RepoURL      string
+	// Branch is to be merged, Into where, and Head the commit that was proposed.
+	Branch, Into, Head string
 }
 
 // MergeRequest is a proposal that a workflow wants merged.
@@ -157,9 +174,11 @@ type MergeRequest struct {
 	Head string
 	// Method is how: MergeCommit, MergeSquash or MergeFastForward.
 	Method string
+	// Alone is a branch without a pull request.
+	Alone bool
 }
 
-// Proposal is a pull request, or a merge request.
+// Proposal is a pull request, or a merge request; one that is a branch alone has neither number nor URL.
 type Proposal struct {
 	Number int64
 	URL    string

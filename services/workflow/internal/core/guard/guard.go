@@ -142,6 +142,9 @@ func (g *Guard) check(ctx context.Context, f activity.Function, call activity.Ca
 	// A domain service of an earlier release has created the rollout: it grants nothing that could be checked. Other rollouts bring what
 	// they may change with their grants, so they are checked even if no places of environments were ever reported.
 	ofRollout := rolloutRun.MatchString(run.Root) || id.CancelledRollout(run.Root) != 0
+	if e, some := f.(activity.Entering); some && e.Entered(call.Args) && (run.Exempt || !ofRollout) {
+		return admitted{}, g.refuse(ctx, call, "only the run of a rollout does this, behind the passage of the environment that it changes")
+	}
 	if run.Exempt || run.Version == 0 && !ofRollout {
 		return direct, nil
 	}

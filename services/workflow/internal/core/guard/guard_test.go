@@ -591,6 +591,63 @@ func TestProposals(t *testing.T) {
 	}
 }
 
+// entering is a Function of which all calls are executed in the runs of rollouts alone.
+type entering struct{ act }
+
+func (entering) Entered(map[string]any) bool { return true }
+
+// D55, D46: the branch of a proposal is merged over Git's protocol, with an account that may push to the branch that is deployed. So a
+// program gets there in the run of a rollout alone, with the passage of the environment that has the files; also where no environment was reported,
+// in a run from before, for files that belong to none, and for environments that accept direct changes.
+func TestWhoMergesABranchAlone(t *testing.T) {
+	t.Parallel()
+	functions, err := activity.NewFunctions(entering{act{"merge", activity.Changes}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(branch, path string) string {
+		return `{"repository": "` + repository + `", "branch": "` + branch + `", "path": "` + path + `"}`
+	}
+	const onlyRollouts = "only the run of a rollout does this"
+	for name, tt := range map[string]struct {
+		workflow, place string
+		granted         []int64
+		with            func(*kept)
+		want            string
+	}{
+		"the passage":                      {workflow: "rollout-1", place: file("main", "production/api.yaml"), granted: []int64{production}},
+		"no passage":                       {workflow: "rollout-1", place: file("main", "production/api.yaml"), want: "passage production has not been granted"},
+		"another environment's passage":    {workflow: "rollout-1", place: file("main", "production/api.yaml"), granted: []int64{staging}, want: "passage production"},
+		"a file of no passage":             {workflow: "rollout-1", place: file("main", "README.md"), granted: []int64{production}, want: "passage staging has not been granted"},
+		"another branch":                   {workflow: "rollout-1", place: file("next", "production/api.yaml"), granted: []int64{production}, want: "no passage of the rollout opens"},
+		"a branch of proposals":            {workflow: "rollout-1", place: file("lockstep/proposals/o1/rollout-2/x", "a"), granted: []int64{production}, want: "no passage of the rollout opens"},
+		"another run":                      {workflow: "nightly", place: file("main", "production/api.yaml"), want: onlyRollouts},
+		"another run, direct changes":      {workflow: "nightly", place: file("main", "staging/api.yaml"), want: onlyRollouts},
+		"another run, a file of none":      {workflow: "nightly", place: file("next", "x"), want: onlyRollouts},
+		"another run, nothing is reported": {workflow: "nightly", place: file("main", "x"), with: func(k *kept) { k.run.Version = 0 }, want: onlyRollouts},
+		"a child of another run":           {workflow: "child", place: file("next", "x"), with: func(k *kept) { k.run.Root = "nightly" }, want: onlyRollouts},
+		"a rollout from before":            {workflow: "rollout-1", place: file("main", "x"), with: func(k *kept) { k.run.Exempt = true }, want: onlyRollouts},
+		"after the end":                    {workflow: "rollout-1", place: file("main", "production/api.yaml"), granted: []int64{production}, with: func(k *kept) { k.run.Revoked = true }, want: "has ended"},
+		"during an abort":                  {workflow: "rollout-1", place: file("main", "production/api.yaml"), granted: []int64{production}, with: func(k *kept) { k.run.AbortedAt = noon.Add(1) }, want: "is being aborted"},
+		"after a cancellation": {
+			workflow: id.CancelledRun(1), place: file("main", "production/api.yaml"), granted: []int64{production},
+			with: func(k *kept) { k.run.Revoked, k.run.CancelledAt = true, noon }, want: "only calls that take back",
+		},
+	} {
+		k := everywhere().granted(tt.granted...)
+		if tt.with != nil {
+			tt.with(k)
+		}
+		g := New(k, functions, clocktest.New(noon), slog.New(slog.DiscardHandler))
+		err := g.Admit(t.Context(), &agent.OutgoingCall{
+			Organization: 1, Workflow: tt.workflow, Function: "merge", Args: json.RawMessage(tt.place),
+		})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
 // R3-09: a status can be what a forge requires for a merge, so only the domain service's own runs publish one: no rollout, no other run,
 // and no child of such a run, whatever passages there are.
 func TestPublications(t *testing.T) {

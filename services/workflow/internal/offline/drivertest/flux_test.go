@@ -442,20 +442,38 @@ func TestFluxStopsAfterTheCommit(t *testing.T) {
 	}
 }
 
-// D55: the pull request is merged after the passage, and Flux has to be at the merge.
+// D55: the pull request, or the branch alone, is merged after the passage, and Flux has to be at the merge.
 func TestFluxDeploysAMerge(t *testing.T) {
+	t.Parallel()
+	for _, proposal := range []string{"pull_request", "branch"} {
+		w := fluxShop(t)
+		w.answers["staging"] = "approved"
+		w.held["staging"] = 2 * time.Hour
+		if failure := w.run(driver.Deploy, fluxInputs(func(c, e object) { proposing(c, e); c["proposal"], c["deadline"] = proposal, 1800 })); failure != "" {
+			t.Fatal(failure)
+		}
+		if w.forge.merged != 1 || w.flux.applied != w.head || w.committed[0].CommitSHA != w.head {
+			t.Errorf("%s: merged %d times, applied %s, head %s", proposal, w.forge.merged, w.flux.applied, w.head)
+		}
+		if last := w.submitted[len(w.submitted)-1]; last.Status != "ready at "+w.head[:12] {
+			t.Errorf("%s: shown %+v", proposal, w.submitted)
+		}
+	}
+}
+
+// D55: a branch alone that people have merged by hand, and that Flux has deployed before the passage, is healthy with it.
+func TestFluxHasDeployedABranchThatWasMergedByHand(t *testing.T) {
 	t.Parallel()
 	w := fluxShop(t)
 	w.answers["staging"] = "approved"
-	w.held["staging"] = 2 * time.Hour
-	if failure := w.run(driver.Deploy, fluxInputs(func(c, e object) { proposing(c, e); c["deadline"] = 1800 })); failure != "" {
-		t.Fatal(failure)
-	}
-	if w.forge.merged != 1 || w.flux.applied != w.head || w.committed[0].CommitSHA != w.head {
-		t.Errorf("merged %d times, applied %s, head %s", w.forge.merged, w.flux.applied, w.head)
-	}
-	if last := w.submitted[len(w.submitted)-1]; last.Status != "ready at "+w.head[:12] {
-		t.Errorf("shown %+v", w.submitted)
+	w.held["staging"] = 10 * time.Minute
+	w.forge.people = map[int]func(*world, object){2: func(w *world, pull object) {
+		w.commit(object{"files": w.forge.files, "message": "by hand"})
+		pull["state"], pull["commit"], pull["head"] = "unchanged", w.head, w.head
+	}}
+	failure := w.run(driver.Deploy, fluxInputs(func(c, e object) { proposing(c, e); c["proposal"], c["deadline"] = "branch", 1800 }))
+	if failure != "" || w.forge.merged != 0 || w.flux.applied != w.head || w.committed[0].CommitSHA != w.head {
+		t.Errorf("failure %q, merged %d times, applied %s, head %s", failure, w.forge.merged, w.flux.applied, w.head)
 	}
 }
 
@@ -521,8 +539,14 @@ func TestTheSetupOfFlux(t *testing.T) {
 			t.Errorf("%s: failure %q, want %q", code, failure, want)
 		}
 	}
-	for _, proposal := range []string{"none", "pull_request"} {
+	for _, proposal := range []string{"none", "pull_request", "branch"} {
 		w := fluxShop(t)
+		w.fail = func(name string, _ object) *history.FunctionError {
+			if name == "git.read_status" && proposal == "branch" {
+				return &history.FunctionError{Code: "refused", Message: "a plain server has no forge"}
+			}
+			return nil
+		}
 		in := fluxInputs(func(c, _ object) { c["proposal"] = proposal })
 		environment := in["rollout"].(object)["environments"].([]any)[0].(object)
 		ae := environment["application_environment"].(object)

@@ -57,6 +57,8 @@ type world struct {
 	flux *fakeFlux
 	// forge has pull requests; nil for none.
 	forge *fakeForge
+	// git is a repository at a server without pull requests; nil for files in memory.
+	git *plainGit
 	// tasks are the jobs of pipelines; nil for none.
 	tasks *cluster
 	// see edits a Rollout as it is looked at.
@@ -132,6 +134,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.forge != nil {
 		if value, err, known := w.forge.call(w, name, args); known {
+			return value, err
+		}
+	}
+	if w.git != nil {
+		if value, err, known := w.git.call(w, name, args); known {
 			return value, err
 		}
 	}

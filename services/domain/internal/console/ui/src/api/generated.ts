@@ -137,6 +137,7 @@ export interface CreateCredentialInput {
   ecr?: CredentialECRInput | null
   gar?: CredentialGARInput | null
   acr?: CredentialACRInput | null
+  sshKey?: CredentialSSHKeyInput | null
   value?: string | null
   reference?: string | null
   expiresAt?: string | null
@@ -240,6 +241,10 @@ export interface CredentialOAuth2Input {
   clientId: string
   scopes?: Array<string>
   send?: string
+}
+
+export interface CredentialSSHKeyInput {
+  knownHosts: string
 }
 
 export type CredentialState = 'LIVE' | 'EXPIRING' | 'EXPIRED' | 'REVOKED'
@@ -1120,6 +1125,9 @@ export interface CredentialFields {
   githubApp: {
     appId: string
     installationId: string
+  } | null
+  sshKey: {
+    knownHosts: string
   } | null
   ecr: {
     accessKeyId: string
@@ -4424,6 +4432,9 @@ export interface CredentialsData {
       appId: string
       installationId: string
     } | null
+    sshKey: {
+      knownHosts: string
+    } | null
     ecr: {
       accessKeyId: string
       region: string
@@ -4439,7 +4450,7 @@ export interface CredentialsData {
   }>
 }
 export type CredentialsVariables = Record<string, never>
-export const Credentials: Operation<CredentialsData, CredentialsVariables> = { name: 'Credentials', text: 'query Credentials { credentials { ...CredentialFields } } fragment CredentialFields on Credential { name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt oauth2 { tokenUrl clientId } certificate { ca } githubApp { appId installationId } ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } }' }
+export const Credentials: Operation<CredentialsData, CredentialsVariables> = { name: 'Credentials', text: 'query Credentials { credentials { ...CredentialFields } } fragment CredentialFields on Credential { name kind urlPrefixes username header forge version reference sealed state expiresAt revokedAt author changedAt oauth2 { tokenUrl clientId } certificate { ca } githubApp { appId installationId } sshKey { knownHosts } ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } }' }
 
 export interface CreateCredentialData {
   createCredential: {
@@ -5363,6 +5374,11 @@ export interface RolloutPageData {
           manifestDigest: string
           driverDigest: string
           parameters: unknown
+          earlier: Array<{
+            commitSha: string
+            manifestDigest: string
+            committedAt: string
+          }>
           changes: Array<{
             path: string
             diff: string
@@ -5425,7 +5441,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters earlier { commitSha manifestDigest committedAt } changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
