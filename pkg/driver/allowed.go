@@ -130,8 +130,8 @@ func countLimits(value any, names bool) (n int) {
 // namespace that an application's config names: the one that the manifest declares as a place. The error is Invalid.
 func (b *Bundle) CheckNamespace(environment json.RawMessage, namespace string) error {
 	for _, place := range b.manifest.Places {
-		name, ofConfig := strings.CutPrefix(place.Namespace, "/config/")
-		if !ofConfig || strings.Contains(name, "/") || place.Name != "" {
+		name, ofConfig := place.configNamespace()
+		if !ofConfig {
 			continue
 		}
 		config, err := json.Marshal(map[string]string{name: namespace})

@@ -64,6 +64,47 @@ func (b *Bundle) DeclaresPlaces() bool { return len(b.manifest.Places) > 0 }
 // Places returns what a rollout of an application in an environment changes, by the configurations of both, which have passed their
 // schemas, and by what the setup has discovered (may be nil). It is empty for a driver whose manifest declares no places.
 func (b *Bundle) Places(environment, config, discovered json.RawMessage) ([]Place, error) {
+	root, err := b.root(environment, config, discovered)
+	if err != nil {
+		return nil, err
+	}
+	var places []Place
+	for _, form := range b.manifest.Places {
+		for _, one := range expand(root, form) {
+			if p, ok := resolve(root, one); ok && !slices.Contains(places, p) {
+				places = append(places, p)
+			}
+		}
+	}
+	return places, nil
+}
+
+// JobNamespace returns the namespace of jobs that name none: the first one that the manifest declares as a place in whole, and that the
+// application's configuration names. "" if there is none.
+func (b *Bundle) JobNamespace(environment, config json.RawMessage) (string, error) {
+	root, err := b.root(environment, config, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, form := range b.manifest.Places {
+		if _, ofConfig := form.configNamespace(); ofConfig {
+			if p, ok := resolve(root, form); ok {
+				return p.Namespace, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// configNamespace is the member of an application's configuration that names the namespace of a place; false if the place is no namespace,
+// or one that is named elsewhere.
+func (f placeForm) configNamespace() (string, bool) {
+	name, ofConfig := strings.CutPrefix(f.Namespace, "/config/")
+	return name, ofConfig && !strings.Contains(name, "/") && f.Name == ""
+}
+
+// root is what the pointers of places lead into.
+func (b *Bundle) root(environment, config, discovered json.RawMessage) (map[string]any, error) {
 	root := map[string]any{}
 	for name, text := range map[string]json.RawMessage{"environment": environment, "config": config, "discovered": discovered} {
 		if len(text) == 0 {
@@ -81,15 +122,7 @@ func (b *Bundle) Places(environment, config, discovered json.RawMessage) ([]Plac
 	if err := b.addDefaults(root, "config", b.manifest.ApplicationEnvironmentSchema); err != nil {
 		return nil, err
 	}
-	var places []Place
-	for _, form := range b.manifest.Places {
-		for _, one := range expand(root, form) {
-			if p, ok := resolve(root, one); ok && !slices.Contains(places, p) {
-				places = append(places, p)
-			}
-		}
-	}
-	return places, nil
+	return root, nil
 }
 
 // addDefaults adds the defaults that a schema declares for members that a configuration leaves out.

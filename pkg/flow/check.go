@@ -144,12 +144,9 @@ func (n jobNames) add(environment string, s Step, at string) []fault.Field {
 		}
 		n[[2]string{environment, name}] = at
 	}
-	for _, part := range []struct {
-		name string
-		jobs []Job
-	}{{"before", s.Before}, {"after", s.After}, {"on_failure", s.OnFailure}} {
-		for i, j := range part.jobs {
-			claim(j.Name, fmt.Sprintf("%s/%s/%d/name", at, part.name, i))
+	for _, part := range s.JobLists() {
+		for i, j := range part.Jobs {
+			claim(j.Name, fmt.Sprintf("%s/%s/%d/name", at, part.Name, i))
 		}
 	}
 	if s.Job != nil {
@@ -164,13 +161,10 @@ func unsupported(s Step, at string, steps []string) []fault.Field {
 		return nil
 	}
 	var found []fault.Field
-	for _, part := range []struct {
-		name string
-		jobs []Job
-	}{{"before", s.Before}, {"after", s.After}, {"on_failure", s.OnFailure}} {
-		if len(part.jobs) > 0 {
+	for _, part := range s.JobLists() {
+		if len(part.Jobs) > 0 {
 			found = append(found, fault.Field{
-				Name: at + "/" + part.name, Problem: "found jobs, which the driver does not run; expected none, or a driver that supports the step job",
+				Name: at + "/" + part.Name, Problem: "found jobs, which the driver does not run; expected none, or a driver that supports the step job",
 			})
 		}
 	}
@@ -230,8 +224,11 @@ type Known struct {
 	// Stored means that the definition was accepted earlier. A name that has become reserved since is accepted then: a rollout merges
 	// the rules that meet under one gate id.
 	Stored bool
-	// Steps are the step types that the driver supports.
+	// Steps are the step types that the driver supports: of several, those that every one does.
 	Steps []string
+	// StepsIn are, by the name of an environment, the step types that its driver supports. They are what counts for steps and jobs in it;
+	// for an environment without any, Steps are.
+	StepsIn map[string][]string
 	// Environments are the names of the organization's environments.
 	Environments []string
 	// ValidateConfig checks the config of the deploy step to an environment that exists. The fields of its error are
@@ -261,11 +258,12 @@ func Check(def Definition, known Known) error {
 	for i, s := range def.Steps {
 		at := schema.Pointer("steps", strconv.Itoa(i))
 		found = append(found, known.rules(s, at)...)
-		found = append(found, unsupported(s, at, known.Steps)...)
-		if !slices.Contains(known.Steps, string(s.Type)) {
+		steps := known.stepsOf(s)
+		found = append(found, unsupported(s, at, steps)...)
+		if !slices.Contains(steps, string(s.Type)) {
 			found = append(found, fault.Field{
 				Name:    at + "/type",
-				Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(known.Steps, ", ")),
+				Problem: fmt.Sprintf("found %q, which the driver does not support; expected one of %s", s.Type, strings.Join(steps, ", ")),
 			})
 			continue
 		}
@@ -292,6 +290,14 @@ func Check(def Definition, known Known) error {
 		return fault.InvalidFields(found...)
 	}
 	return nil
+}
+
+// stepsOf are the step types that count for a step: those of the driver of its environment, if it is in one.
+func (k Known) stepsOf(s Step) []string {
+	if steps, known := k.StepsIn[s.Environment]; known && s.Environment != "" {
+		return steps
+	}
+	return k.Steps
 }
 
 // rules returns the findings in the rules of all approvals of a step.

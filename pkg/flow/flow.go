@@ -161,6 +161,18 @@ type Job struct {
 	SkipOn *SkipOn `json:"skip_on,omitempty"`
 }
 
+// JobList are the jobs of a deploy step at one time.
+type JobList struct {
+	// Name is the member of the step that has them.
+	Name string
+	Jobs []Job
+}
+
+// JobLists are the jobs of a deploy step, in the order of its members.
+func (s Step) JobLists() []JobList {
+	return []JobList{{"before", s.Before}, {"after", s.After}, {"on_failure", s.OnFailure}}
+}
+
 // A Gate is a share of traffic at which every service stops.
 type Gate struct {
 	// Weight is the share in percent, 1 to 100.

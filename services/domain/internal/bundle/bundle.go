@@ -164,6 +164,16 @@ func (d *set) CheckNamespace(ref string, environment json.RawMessage, namespace 
 	return b.CheckNamespace(environment, namespace)
 }
 
+// JobNamespace implements setup.DriverSet.
+func (d *set) JobNamespace(ref string, environment, config json.RawMessage) (namespace string, declared bool, err error) {
+	b, err := d.find(ref)
+	if err != nil {
+		return "", false, err
+	}
+	namespace, err = b.JobNamespace(environment, config)
+	return namespace, b.DeclaresPlaces(), err
+}
+
 // agentPicker is the widget of a field that names an agent.
 const agentPicker = "agent_picker"
 

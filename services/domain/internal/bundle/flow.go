@@ -75,7 +75,7 @@ func (Flows) ChecksSchema(kinds []core.InstalledCheckKind) (json.RawMessage, err
 // check is core.Flow.Check.
 func check(def flow.Definition, known core.KnownToFlow) error {
 	against := flow.Known{
-		Stored: known.Stored, Steps: known.Steps, Environments: known.Environments, ValidateConfig: known.ValidateConfig,
+		Stored: known.Stored, Steps: known.Steps, StepsIn: known.StepsIn, Environments: known.Environments, ValidateConfig: known.ValidateConfig,
 		ValidateCheck: known.ValidateCheck,
 	}
 	if known.CheckRules != nil {
@@ -116,6 +116,7 @@ func understand(def flow.Definition) core.Flow {
 		if f.Runbook {
 			step.Config, step.Namespaces = json.RawMessage(`{}`), []string{s.Job.Namespace}
 		}
+		step.Jobs = jobsIn(def, i, f.Runbook)
 		step.Deadline, step.Follows = deadline(s.Deadline), s.Follows
 		step.CheckSet = core.CheckSet{
 			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),
@@ -126,6 +127,27 @@ func understand(def flow.Definition) core.Flow {
 		f.Deploys = append(f.Deploys, step)
 	}
 	return f
+}
+
+// jobsIn are the jobs in the environment that a step deploys to: those of the step, and those of steps of their own.
+func jobsIn(def flow.Definition, deploy int, runbook bool) (all []core.FlowJob) {
+	if runbook {
+		return nil
+	}
+	for i, s := range def.Steps {
+		if s.Environment != def.Steps[deploy].Environment {
+			continue
+		}
+		for _, part := range s.JobLists() {
+			for j, job := range part.Jobs {
+				all = append(all, core.FlowJob{At: fmt.Sprintf("/steps/%d/%s/%d", i, part.Name, j), Namespace: job.Namespace})
+			}
+		}
+		if s.Job != nil {
+			all = append(all, core.FlowJob{At: fmt.Sprintf("/steps/%d/job", i), Namespace: s.Job.Namespace})
+		}
+	}
+	return all
 }
 
 // checks merges those of the whole pipeline and of a step (R3-05).

@@ -12,8 +12,10 @@ import (
 // KnownToFlow is what a flow definition is checked against.
 type KnownToFlow struct {
 	// Stored means that the definition was accepted earlier: names that have become reserved since are accepted.
-	Stored       bool
+	Stored bool
+	// Steps are the types of steps that every driver of the pipeline supports, and StepsIn those that the drivers of its environments do.
 	Steps        []string
+	StepsIn      map[string][]string
 	Environments []string
 	// ValidateConfig checks the configuration of the deploy step to an environment.
 	ValidateConfig func(environment string, config json.RawMessage) error
@@ -71,12 +73,22 @@ type DeployStep struct {
 	Deadline *DeadlineRule
 	// Config is the driver's; opaque.
 	Config json.RawMessage
+	// Jobs are those that run in the environment beside what the step deploys; nil in a runbook.
+	Jobs []FlowJob
 	// Namespaces are those of the jobs of a runbook in the environment, in which the step only runs jobs; nil for a step that deploys.
 	Namespaces []string
 }
 
 // RunsJobs reports whether the step deploys nothing.
 func (s DeployStep) RunsJobs() bool { return len(s.Namespaces) > 0 }
+
+// FlowJob is a job of an environment that is deployed to.
+type FlowJob struct {
+	// At is where it is in the definition, a JSON pointer.
+	At string
+	// Namespace is empty for the one that the application is deployed to.
+	Namespace string
+}
 
 // FlowGate is a weight at which every service stops. It is part of the inputs of the deploy program.
 type FlowGate struct {

@@ -167,6 +167,10 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 
 func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, position int) (rolloutEnvironmentInput, error) {
 	in := p.input(s, position)
+	var err error
+	if in.JobNamespace, err = setup.JobNamespace(p.drivers, s.environment, s.step); err != nil {
+		return in, err
+	}
 	e, err := t.tx.AddRolloutEnvironment(ctx, core.RolloutEnvironment{
 		RolloutID: t.rollout.ID, EnvironmentID: s.environment.ID, Position: position, DriverBindingID: s.environment.Binding.ID,
 		DriverDigest: s.driver.Digest, PreviousVersionSetID: p.live[s.environment.ID],

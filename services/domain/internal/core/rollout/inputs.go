@@ -64,6 +64,8 @@ type rolloutEnvironmentInput struct {
 	// RunsJobs reports whether nothing is deployed: the jobs of a runbook run in the environment, with the versions of Services.
 	RunsJobs bool          `json:"runs_jobs,omitempty"`
 	Services []servedInput `json:"services,omitempty"`
+	// JobNamespace is the namespace of jobs that name none, empty if there is none; no member if the driver does not declare it.
+	JobNamespace *string `json:"job_namespace,omitempty"`
 	// Fleet are the targets of an environment of many clusters (D61).
 	Fleet *fleetInput `json:"fleet,omitempty"`
 }

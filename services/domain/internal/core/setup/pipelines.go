@@ -327,8 +327,8 @@ func groupsOf(f core.Flow) []string {
 	return all
 }
 
-// CheckFlow checks a pipeline against environments and their drivers, each of which has to support every step. One rollout is one workflow
-// (D25), so drivers of different environments have to be combinable (D53).
+// CheckFlow checks a pipeline against environments and their drivers: that of an environment has to support the steps and jobs in it, and
+// every one those between environments. One rollout is one workflow (D25), so drivers of different environments have to be combinable (D53).
 func CheckFlow(
 	drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment, rules func(core.Approval) []fault.Field,
 ) error {
@@ -341,7 +341,10 @@ func CheckFlow(
 	if len(bound) == 0 { // no environment exists: the finding is about environments, so no step is refused
 		known.Steps = []string{"deploy", "pause", "approval", "analysis", "job"}
 	} else {
-		known.Steps = stepsOfAll(bound)
+		known.Steps, known.StepsIn = stepsOfAll(bound), map[string][]string{}
+		for _, d := range bound {
+			known.StepsIn[d.environment] = d.SupportedSteps
+		}
 	}
 	known.ValidateCheck = drivers.ValidateCheck
 	known.ValidateConfig = func(environment string, config json.RawMessage) error {
@@ -354,7 +357,10 @@ func CheckFlow(
 	if err := inDefinition(flow.Check(known)); err != nil {
 		return err
 	}
-	return checkJobPlaces(drivers, flow, environments)
+	if err := checkJobPlaces(drivers, flow, environments); err != nil || known.Stored {
+		return err
+	}
+	return checkJobsBeside(drivers, flow, environments)
 }
 
 // checkJobPlaces refuses a runbook where its jobs may not run, or cannot.

@@ -36,6 +36,74 @@ func StepPlaces(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep
 	return PinnedPlaces(drivers, e, step.Config, discovered)
 }
 
+// JobNamespace is where jobs of a step run that name no namespace: the place of the environment that the application is deployed to; "" if
+// it has none. nil means that the driver does not declare it, and that its programs find it.
+func JobNamespace(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep) (*string, error) {
+	namespace, declared, err := drivers.JobNamespace(e.Binding.DriverRef, e.Binding.DriverConfig, step.Config)
+	if err != nil || !declared || step.RunsJobs() {
+		return nil, err
+	}
+	return &namespace, nil
+}
+
+// checkJobsBeside refuses jobs of an environment that is deployed to where its passage would not open their namespaces, or no agent can run
+// them. A pipeline that was saved before is not refused for it: such a job fails when its turn comes.
+func checkJobsBeside(drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment) error {
+	var found []fault.Field
+	for _, step := range flow.Deploys {
+		if len(step.Jobs) == 0 {
+			continue
+		}
+		e := environments[step.Environment]
+		agents, err := wholeAgents(drivers, e)
+		if err != nil {
+			return err
+		}
+		places, err := PinnedPlaces(drivers, e, step.Config, nil)
+		if err != nil {
+			return err
+		}
+		usual, err := JobNamespace(drivers, e, step)
+		if err != nil {
+			return err
+		}
+		for _, job := range step.Jobs {
+			if problem := jobProblem(e, job, usual, agents, places); problem != "" {
+				found = append(found, fault.Field{Name: "/definition" + job.At + "/namespace", Problem: problem})
+			}
+		}
+	}
+	if len(found) > 0 {
+		return fault.InvalidFields(found...)
+	}
+	return nil
+}
+
+// jobProblem is why a job cannot run in an environment; "" if it can.
+func jobProblem(e core.BoundEnvironment, job core.FlowJob, usual *string, agents, places []core.Place) string {
+	namespace := job.Namespace
+	if namespace == "" && usual != nil {
+		namespace = *usual
+	}
+	opened := func(cluster core.Place) bool {
+		cluster.Namespace = namespace
+		return slices.ContainsFunc(places, cluster.Within)
+	}
+	switch {
+	case len(agents) == 0:
+		return fmt.Sprintf("found environment %q, which has no agent; expected one in whose cluster jobs can run", e.Name)
+	case namespace == "" && usual == nil: // the driver declares no places, so its passages open all of them
+		return ""
+	case namespace == "":
+		return fmt.Sprintf("found none, and the configuration of environment %q names none that the application is deployed to; expected that it does",
+			e.Name)
+	case !slices.ContainsFunc(agents, opened):
+		return fmt.Sprintf("found %q, which the passage of environment %q does not open; expected a namespace that the application is deployed to",
+			namespace, e.Name)
+	}
+	return ""
+}
+
 // jobPlaces are the places of the jobs of a runbook.
 func jobPlaces(drivers DriverSet, e core.BoundEnvironment, step core.DeployStep) ([]core.Place, error) {
 	whole, err := wholeAgents(drivers, e)

@@ -47,6 +47,9 @@ type DriverSet interface {
 	CheckAllowed(ref string, environment, config json.RawMessage) error
 	// CheckNamespace checks the namespace of a job of a runbook against what the environment's configuration allows. The error is Invalid.
 	CheckNamespace(ref string, environment json.RawMessage, namespace string) error
+	// JobNamespace is the namespace of the jobs of an application that name none, by the places that the driver's manifest declares; "" for
+	// none. declared is false where it declares no places.
+	JobNamespace(ref string, environment, config json.RawMessage) (namespace string, declared bool, err error)
 	// Agents are where a configuration of an environment, which has passed the schema, names agents.
 	Agents(ref string, config json.RawMessage) ([]core.AgentReference, error)
 	// Places are what a rollout changes, as the driver's manifest declares it; declared is false where it does not. config and discovered

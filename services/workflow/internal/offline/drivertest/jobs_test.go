@@ -23,9 +23,37 @@ type cluster struct {
 	// lost is the error of job.run after it has created the job; copied adds an object with a copy of each job's label.
 	lost   *history.FunctionError
 	copied bool
+	// created is when a job exists whose job.run had no answer; until then nothing in the cluster can be read. away is until when job.stop has
+	// no answer, and stops are how often it was called.
+	created, away time.Time
+	stops         int
+	// late makes migrate exist from created on.
+	late bool
+}
+
+// refuses is why the cluster does not answer now.
+func (c *cluster) refuses(w *world, name string) *history.FunctionError {
+	away := &history.FunctionError{Code: "unreachable", Message: "the relay does not answer"}
+	if strings.HasSuffix(name, ".stop") {
+		c.stops++
+		if w.now.Before(c.away) {
+			return away
+		}
+		return nil
+	}
+	if w.now.Before(c.created) && (name == "job.run" || name == "k8s.list") {
+		return away
+	}
+	return nil
 }
 
 func (c *cluster) call(w *world, name string, args object) (any, *history.FunctionError, bool) {
+	if labels, _ := args["labels"].(string); name == "k8s.list" && !strings.HasPrefix(labels, "lockstep.dev/job=") {
+		return nil, nil, false
+	}
+	if err := c.refuses(w, name); err != nil {
+		return nil, err, true
+	}
 	switch name {
 	case "job.run", "workflow.submit":
 		if c.refuse != nil {
@@ -52,9 +80,6 @@ func (c *cluster) call(w *world, name string, args object) (any, *history.Functi
 		}
 		return object{"name": id, "phase": "Pending"}, c.lost, true
 	case "k8s.list":
-		if args["kind"] != "Job" && args["kind"] != "Workflow" {
-			return nil, nil, false
-		}
 		items := []any{}
 		for _, id := range slices.Sorted(maps.Keys(c.all)) {
 			j := c.all[id]
@@ -74,7 +99,18 @@ func (c *cluster) call(w *world, name string, args object) (any, *history.Functi
 		}
 		return object{"items": items, "truncated": false}, nil, true
 	case "job.stop", "workflow.stop":
+		j := c.all[args["name"].(string)]
+		if j == nil && c.late && !w.now.Before(c.created) {
+			j = &workflow{object: object{}, began: c.created}
+			c.all[args["name"].(string)] = j
+		}
+		if j == nil {
+			return object{"phase": "None"}, nil, true
+		}
 		w.record("%s: %s", name, args["name"])
+		if j.takes > 0 && !w.now.Before(j.began.Add(j.takes)) {
+			return object{"phase": "Succeeded"}, nil, true
+		}
 		return object{"phase": "Running"}, nil, true
 	case "job.logs", "workflow.logs":
 		return object{"logs": []any{object{"pod": "p", "container": "c", "text": "the end of " + args["name"].(string) + "\n"}}}, nil, true

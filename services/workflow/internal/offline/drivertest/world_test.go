@@ -117,6 +117,11 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	if err := w.fail(name, args); err != nil {
 		return nil, err
 	}
+	if w.tasks != nil && (w.argo == nil || !strings.HasPrefix(name, "workflow.")) {
+		if value, err, known := w.tasks.call(w, name, args); known {
+			return value, err
+		}
+	}
 	if w.argo != nil {
 		if value, err, known := w.argo.call(w, name, args); known {
 			return value, err
@@ -139,11 +144,6 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 	}
 	if w.git != nil {
 		if value, err, known := w.git.call(w, name, args); known {
-			return value, err
-		}
-	}
-	if w.tasks != nil {
-		if value, err, known := w.tasks.call(w, name, args); known {
 			return value, err
 		}
 	}
