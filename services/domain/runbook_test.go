@@ -130,7 +130,7 @@ func TestARunbookIsRun(t *testing.T) {
 // placesOf are the namespaces that the passage of a runbook opens.
 func (b *runbooks) placesOf(r core.Rollout) []string {
 	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), `SELECT p->>'namespace' FROM cd_rollout_places, jsonb_array_elements(places) p WHERE rollout_id = $1 ORDER BY 1`, r.ID)
+	rows, err := b.pool.Query(b.t.Context(), `SELECT p->>'namespace' FROM cd_rollout_places, jsonb_array_elements(places) p WHERE rollout_id = $1 AND p ? 'namespace' ORDER BY 1`, r.ID)
 	b.ok(err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	b.ok(err)

@@ -554,6 +554,36 @@ func TestTemplatesThatFail(t *testing.T) {
 	}
 }
 
+// A preview whose Workflows the cluster could not say, or would not, shows what the template makes, and says so in its log.
+func TestAPreviewThatAsksInVain(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		for _, code := range []string{"forbidden", "unreachable"} {
+			t.Run(name+", "+code, func(t *testing.T) {
+				t.Parallel()
+				w := argoShop(t)
+				in := workflowInputs(edit)
+				w.fail = func(function string, _ object) *history.FunctionError {
+					if function == "workflow.submit" || function == "http.request" {
+						return &history.FunctionError{Code: code, Message: "not for you"}
+					}
+					return nil
+				}
+				previewed := object{"preview": object{"id": 5}, "rollout": in["rollout"], "version_set": in["version_set"]}
+				if failure := w.run(driver.Preview, previewed); failure != "" {
+					t.Fatal(failure)
+				}
+				if of := w.previews[0].Environments[0]; len(of.Changes) != 2 {
+					t.Errorf("previewed %+v, expected both Workflows", of)
+				}
+				if log := strings.Join(w.log, "\n"); !strings.Contains(log, "worker is shown as the template makes it") || !strings.Contains(log, "not for you") {
+					t.Errorf("log %q, expected that the cluster was not asked", log)
+				}
+			})
+		}
+	}
+}
+
 // R2-35, R2-40: setup and preview have the cluster validate the Workflow, and create nothing.
 func TestWorkflowsAreTriedBeforeTheyRun(t *testing.T) {
 	t.Parallel()
