@@ -57,7 +57,7 @@ func TestACancellationStopsAJobThatIsCreatedBehindIt(t *testing.T) {
 		t.Errorf("story %q after %d calls, expected that the job is stopped", w.story, c.stops)
 	}
 	if took > 5*time.Minute {
-		t.Errorf("it took %s, expected until the job was there", took)
+		t.Errorf("it took %s, expected until the job existed", took)
 	}
 
 	// Where none is created, it ends, too.

@@ -555,7 +555,7 @@ func TestTemplatesThatFail(t *testing.T) {
 }
 
 // A preview whose Workflows the cluster could not say, or would not, shows what the template makes, and says so in its log.
-func TestAPreviewThatAsksInVain(t *testing.T) {
+func TestAPreviewWhoseClusterIsNotAsked(t *testing.T) {
 	t.Parallel()
 	for name, edit := range bothWays {
 		for _, code := range []string{"forbidden", "unreachable"} {
