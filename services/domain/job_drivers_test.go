@@ -67,8 +67,8 @@ func TestJobsBesideADriverThatRunsNone(t *testing.T) {
 	b.refusedAt(err, "/definition/steps/1/type", `found "job", which the driver does not support; expected one of deploy, pause, approval`)
 }
 
-// D46, D54: jobs run in the namespace that the application is deployed to, which the passage opens. A pipeline with a job that could not run
-// is refused.
+// D46, D54: jobs run in the namespace that the application is deployed to, which the passage opens. A pipeline with a job that could not
+// run is refused.
 func TestTheNamespaceOfJobs(t *testing.T) {
 	t.Parallel()
 	b := withDrivers(t)

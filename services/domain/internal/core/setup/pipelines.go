@@ -328,7 +328,7 @@ func groupsOf(f core.Flow) []string {
 }
 
 // CheckFlow checks a pipeline against environments and their drivers: that of an environment has to support the steps and jobs in it, and
-// every one those between environments. One rollout is one workflow (D25), so drivers of different environments have to be combinable (D53).
+// every one those between environments. One rollout is one workflow (D25), so different drivers have to be combinable (D53).
 func CheckFlow(
 	drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment, rules func(core.Approval) []fault.Field,
 ) error {
