@@ -553,3 +553,23 @@ func TestACommandBeginsARollout(t *testing.T) {
 	}
 	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), before+1)
 }
+
+// R4-09: a rollout that is begun from a chat takes the inputs of the pipeline; without those that it requires, the answer says how to give them.
+func TestACommandGivesInputs(t *testing.T) {
+	t.Parallel()
+	c := chats(t, core.NotifySlack, slackCommands, `"group":"release"`)
+	app := c.application()
+	sets, err := c.view.NewestVersionSets(t.Context(), org, []int64{c.rollout.ApplicationID})
+	c.ok(err)
+	c.maintains(1)
+	c.linkByCommand("U1", user())
+	_, err = c.rollouts.CancelRollout(t.Context(), user(), c.rollout.ID, "room")
+	c.ok(err)
+	c.weighted(regionInputs)
+	begin := "rollout " + app + " " + sets[c.rollout.ApplicationID].Name
+	c.expect(c.order("U1", begin), "refused", "region", "/lockstep "+begin+" region=eu count=2")
+	c.expect(c.order("U1", begin+" region=moon"), "refused", "region", "region=eu count=2")
+	c.expect(c.order("U1", begin+" region=us count=3 the demo=fine"), "answered", "You began rollout_")
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts WHERE inputs = '{"region":"us","count":3}'`), 1)
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_transitions WHERE event = 'create' AND reason LIKE '%: the demo=fine%'`), 1)
+}

@@ -138,7 +138,7 @@ func TestAnEventEditsFiles(t *testing.T) {
 	w.want(w.rolloutCount(), 1)
 	begun := w.active()
 	by, why := w.created(begun)
-	w.want([]string{by, why}, []string{"policy", "trigger event (event): event:/ci/1"})
+	w.want([]string{by, why}, []string{"policy", "trigger event (event): sent by user 1: event:/ci/1"})
 	w.succeed(begun)
 	w.want(later(time.Minute), "waiting: its files are being edited")
 	w.want(len(e.order), 2)

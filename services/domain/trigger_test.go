@@ -218,11 +218,14 @@ func TestATriggerFeedsTheQueue(t *testing.T) {
 	w.want([]any{last.Outcome, last.RolloutID}, []any{core.TriggerBegan, r.ID})
 }
 
-// D58: automation never undoes a rollback: it begins nothing in that environment until a person releases it, and then it does.
+// D58, R4-28: automation never undoes a rollback: it begins nothing in that environment, and edits no files for it, until a person releases
+// it, and then it does.
 func TestAutomationNeverUndoesARollback(t *testing.T) {
 	t.Parallel()
-	w := clocked(t)
-	w.succeed(w.rollout(w.set))
+	w, e := withEditor(t)
+	w.withManifests()
+	w.commit(1)
+	w.succeed(w.rollout(w.sets()[0]))
 	w.trigger(core.TriggerVersion, deployAtOnce)
 	w.trigger(core.TriggerSchedule, `{"cron":"@hourly"}`)
 	w.want([]string{"began: " + w.release(2).Name + " is new"}, w.decide())
@@ -239,8 +242,16 @@ func TestAutomationNeverUndoesARollback(t *testing.T) {
 			}
 		}
 	}
+	w.trigger(core.TriggerEvent, editing)
+	w.built("1", built)
+	for _, line := range w.decide() {
+		w.want(strings.Contains(line, "automation begins nothing there until the hold is released"), true)
+	}
+	w.want(len(e.order), 0)
+	w.trigger(core.TriggerGit, `{}`)
+	w.commit(2)
 	set := w.release(3)
-	w.want(len(w.decide()), 1)
+	w.want(len(w.decide()), 2)
 	w.want(w.rolloutCount(), 3)
 	machine := user()
 	machine.Type, machine.ID = core.PrincipalAgent, 7
@@ -262,7 +273,7 @@ func TestAutomationNeverUndoesARollback(t *testing.T) {
 	}
 	w.ok(release(user(), w.production.ID))
 	w.refused(release(user(), w.production.ID), "nothing was rolled back there since the last release")
-	w.want(w.decide(), []string{"began: " + set.Name + " has not been deployed, and automation was released"})
+	w.want(w.decide()[0], "began: "+set.Name+" has not been deployed, and automation was released")
 	w.want(w.active().VersionSetID, set.ID)
 }
 

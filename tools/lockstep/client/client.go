@@ -96,7 +96,7 @@ const unknownField = "Cannot query field"
 // server. A rollout's status was its state then.
 func forOlder(query string) string {
 	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", detailsNewer, "", namesNewer, "", causesNewer, "", gateNewer, "", linkNewer, "",
-		waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "", githubAppNewer, "", registryNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
+		waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "", senderNewer, "", githubAppNewer, "", registryNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
 }
 
 // ask sends one request.

@@ -34,6 +34,15 @@ type TriggerDecision struct {
 	Rollout    *Reference `json:"rollout,omitempty"`
 	// Edit is what came of the files that the trigger edits first; nil if it edits none.
 	Edit *TriggerEdit `json:"edit,omitempty"`
+	// Sender is who has sent the event; nil for what nobody sends, and where it is not known.
+	Sender *EventSender `json:"sender,omitempty"`
+}
+
+// EventSender is who has sent an event.
+type EventSender struct {
+	PrincipalType string `json:"principalType"`
+	PrincipalID   int64  `json:"principalId"`
+	Name          string `json:"name"`
 }
 
 // TriggerEdit are files of a repository that a trigger edits before it decides.
@@ -81,9 +90,10 @@ type SentEvent struct {
 }
 
 const (
-	decisionFields = `cause at outcome reason decidesAt versionSet { id name } rollout { id }` + editNewer
-	// editNewer is what the previous release of the domain service does not have.
+	decisionFields = `cause at outcome reason decidesAt versionSet { id name } rollout { id }` + editNewer + senderNewer
+	// editNewer and senderNewer are what the previous release of the domain service does not have.
 	editNewer     = ` edit { state repository commit commitLink link why }`
+	senderNewer   = ` sender { principalType principalId name }`
 	triggerFields = `name kind config enabled author changedAt lastDecision { ` + decisionFields + ` }`
 	holdFields    = `environment { id name } rollout { id } since`
 )

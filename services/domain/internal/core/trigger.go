@@ -89,6 +89,8 @@ type TriggerSignal struct {
 	VersionSetID, RolloutID int64
 	// Edit is the edit of files that is made before the decision; nil for none.
 	Edit *TriggerEdit
+	// Sender is who has sent the event; zero for what nobody sent, and for events of before it was kept.
+	Sender Author
 }
 
 // EditState is how far an edit has come.
@@ -108,8 +110,11 @@ type TriggerEdit struct {
 	// Inputs are those of the program that makes it.
 	Inputs json.RawMessage `json:"inputs"`
 	State  EditState       `json:"state,omitempty"`
-	// Attempt is how many runs have failed.
+	// BuiltFrom is the commit that the event is about, as it says; empty if it says none.
+	BuiltFrom string `json:"built_from,omitempty"`
+	// Attempt is how many runs have failed, and Begun how many may have begun.
 	Attempt int `json:"attempt,omitempty"`
+	Begun   int `json:"begun,omitempty"`
 	// Commit is what was committed, and Link where it is proposed; Why is why the last run failed.
 	Commit string `json:"commit,omitempty"`
 	Link   string `json:"link,omitempty"`
@@ -263,8 +268,9 @@ type ReachedTrigger struct {
 	Trigger
 	// Pending is how much it has to decide about.
 	Pending int
-	// Cause identifies the event to it.
-	Cause string
+	// Cause identifies the event to it, and Sender is who has sent it: the same of all that is sent at once.
+	Cause  string
+	Sender Author
 	// Edit is what the event has it edit; nil for nothing.
 	Edit *TriggerEdit
 }

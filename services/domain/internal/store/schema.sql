@@ -3450,6 +3450,9 @@ CREATE TABLE cd_trigger_signals (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     edit jsonb,
+    sender_type text,
+    sender_id bigint,
+    sender_name text,
     CONSTRAINT cd_trigger_signals_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_trigger_signals_once UNIQUE (organization_id, trigger_id, cause),
     CONSTRAINT cd_trigger_signals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
@@ -3461,10 +3464,13 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_decision_says_why CHECK (((outcome = ''::text) = (reason = ''::text))),
     CONSTRAINT cd_trigger_signals_edit_is_bounded CHECK (((jsonb_typeof(edit) = 'object'::text) AND (octet_length((edit)::text) <= 262144))),
     CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text, 'done'::text]))),
+    CONSTRAINT cd_trigger_signals_sender_is_whole CHECK ((((sender_type IS NULL) = (sender_id IS NULL)) AND ((sender_type IS NULL) = (sender_name IS NULL)))),
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
 CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
+CREATE INDEX cd_trigger_signals_committed ON cd_trigger_signals USING btree (organization_id, ((edit ->> 'commit'::text)) COLLATE "C") WHERE ((edit ->> 'state'::text) = 'committed'::text);
 CREATE INDEX cd_trigger_signals_due_in ON cd_trigger_signals USING btree (organization_id, due_at, id) WHERE (state = 'pending'::text);
+CREATE INDEX cd_trigger_signals_lately ON cd_trigger_signals USING btree (organization_id, trigger_id, decided_at) WHERE ((outcome = ANY (ARRAY['began'::text, 'queued'::text])) OR ((edit ->> 'state'::text) = ANY (ARRAY['committed'::text, 'proposed'::text])));
 CREATE INDEX cd_trigger_signals_of_rollout ON cd_trigger_signals USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
 CREATE INDEX cd_trigger_signals_of_trigger ON cd_trigger_signals USING btree (organization_id, trigger_id, id);
 CREATE INDEX cd_trigger_signals_pending ON cd_trigger_signals USING btree (organization_id, trigger_id, id) WHERE (state = 'pending'::text);
@@ -3484,6 +3490,10 @@ COMMENT ON COLUMN cd_trigger_signals.outcome IS
     'Empty before the first decision; waiting only while it is pending.';
 COMMENT ON COLUMN cd_trigger_signals.reason IS
     'The decision in one sentence.';
+COMMENT ON COLUMN cd_trigger_signals.sender_name IS
+    'What the sender was called then.';
+COMMENT ON COLUMN cd_trigger_signals.sender_type IS
+    'What kind of principal has sent the event; NULL, as the other two, for what nobody sent, and for events of before it was kept.';
 
 CREATE TABLE cd_triggers (
     organization_id bigint NOT NULL,

@@ -5,6 +5,7 @@ package trigger
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -79,16 +80,24 @@ func (c commands) decisions() *cobra.Command {
 				return fault.New(fault.NotFound, "trigger %q of application %q not found", args[1], args[0])
 			}
 			return c.Print(of, func(w io.Writer) {
-				command.Row(w, "HAPPENED", "OUTCOME", "ROLLOUT", "CAUSE", "EDIT", "WHY")
+				command.Row(w, "HAPPENED", "OUTCOME", "ROLLOUT", "CAUSE", "BY", "EDIT", "WHY")
 				for _, d := range of {
 					rollout := ""
 					if d.Rollout != nil {
 						rollout = d.Rollout.ID
 					}
-					command.Row(w, command.Moment(d.At), journal.Human(d.Outcome), rollout, d.Cause, editOf(d), d.Reason)
+					command.Row(w, command.Moment(d.At), journal.Human(d.Outcome), rollout, d.Cause, senderOf(d), editOf(d), d.Reason)
 				}
 			})
 		})
+}
+
+// senderOf is who has sent an event; empty for what nobody sends.
+func senderOf(d client.TriggerDecision) string {
+	if d.Sender == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s %d)", d.Sender.Name, d.Sender.PrincipalType, d.Sender.PrincipalID)
 }
 
 // editOf says what came of the files that a trigger edits first, and where that is to be seen; empty if it edits none.

@@ -2,6 +2,8 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,9 +29,14 @@ func (u *UseCases) begin(ctx context.Context, a core.Actor, p Press, o order, s 
 	if err != nil {
 		return err
 	}
+	inputs, why := givenInputs(o.args[2:])
 	made, err := u.Rollouts.CreateRollout(ctx, a, rollout.NewRollout{
-		VersionSetID: set.ID, Reason: core.Because("asked for "+p.where(p.Channel), strings.Join(o.args[2:], " ")),
+		VersionSetID: set.ID, Inputs: inputs, Reason: core.Because("asked for "+p.where(p.Channel), strings.Join(why, " ")),
 	})
+	if slices.ContainsFunc(fault.FieldsOf(err), func(f fault.Field) bool { return strings.HasPrefix(f.Name, "/inputs") }) {
+		return fault.Because(err, fault.Invalid, "%s; inputs of the pipeline stand behind the version set, as in /lockstep rollout %s %s region=eu count=2",
+			fault.Public(err), app.Name, set.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -40,6 +47,30 @@ func (u *UseCases) begin(ctx context.Context, a core.Actor, p Press, o order, s 
 	s.add("You began %s of %s with %s, as %s.", named(*made.Rollout), app.Name, set.Name, a.DisplayName())
 	s.rollout(u.URL, *made.Rollout)
 	return nil
+}
+
+// givenInput is one input, such as region=eu.
+var givenInput = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_-]*)=(.*)$`)
+
+// givenInputs are the inputs that words begin with, nil for none, and the words behind them. A value that is JSON is taken as such; any
+// other is text.
+func givenInputs(words []string) (inputs json.RawMessage, rest []string) {
+	given := map[string]json.RawMessage{}
+	for ; len(words) > 0; words = words[1:] {
+		one := givenInput.FindStringSubmatch(words[0])
+		if one == nil {
+			break
+		}
+		value := []byte(one[2])
+		if !json.Valid(value) {
+			value, _ = json.Marshal(one[2]) // a text always is
+		}
+		given[one[1]] = value
+	}
+	if len(given) > 0 {
+		inputs, _ = json.Marshal(given) // valid JSON all of it
+	}
+	return inputs, words
 }
 
 // beginnings shows the newest version set of an application, and what runs where.

@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// noVersionSet is why nothing begins before there is a version set.
+	noVersionSet = "the application has no version set yet"
 	// again is the delay before a decision that has to wait is looked at again.
 	again = 30 * time.Second
 	// retry is the delay before a failed decision is tried again.
@@ -196,8 +198,8 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if err := core.RefuseArchived(applications[t.ApplicationID]); err != nil {
 		return d.ends(ctx, "%s", fault.Public(err))
 	}
-	if s, waits := d.edits(d.all); waits {
-		return s, nil
+	if s, decided, err := d.edits(ctx, d.all); err != nil || decided {
+		return s, err
 	}
 	switch t.Kind {
 	case core.TriggerDrift:
@@ -212,13 +214,8 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if until, reason := d.quiet(); reason != "" {
 		return d.waits(until, "%s", reason), nil
 	}
-	newest, err := d.tx.NewestVersionSets(ctx, d.organization, []int64{t.ApplicationID})
-	if err != nil {
-		return core.TriggerSignal{}, err
-	}
-	var exists bool
-	if d.set, exists = newest[t.ApplicationID]; !exists {
-		return d.declines("the application has no version set yet"), nil
+	if exists, err := d.newest(ctx); err != nil || !exists {
+		return d.declines(noVersionSet), err
 	}
 	check := map[core.TriggerKind]func(context.Context) (string, error){core.TriggerVersion: d.filter, core.TriggerGit: d.commits}[t.Kind]
 	if check != nil {
@@ -228,6 +225,15 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 		}
 	}
 	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs, Again: d.again})
+}
+
+// newest takes the newest version set of the application; false if it has none.
+func (d *decision) newest(ctx context.Context) (exists bool, err error) {
+	newest, err := d.tx.NewestVersionSets(ctx, d.organization, []int64{d.trigger.ApplicationID})
+	if err == nil {
+		d.set, exists = newest[d.trigger.ApplicationID]
+	}
+	return exists, err
 }
 
 // ofSets is whether the trigger decides about new version sets.
@@ -469,15 +475,14 @@ func (d *decision) repairs(ctx context.Context, seen core.Reconciliation) (many,
 
 // begin begins a rollout of the set.
 func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.TriggerSignal, error) {
-	n.TriggerID, n.VersionSetID, n.Type = d.trigger.ID, d.set.ID, core.PrincipalPolicy
-	if d.trigger.Kind == core.TriggerSchedule {
-		n.Type = core.PrincipalSchedule
+	if d.trigger.Kind == core.TriggerEvent {
+		var err error
+		if _, n.Lately, err = d.tx.LatelyOfTrigger(ctx, d.trigger.ID, d.now.Add(-time.Hour)); err != nil {
+			return core.TriggerSignal{}, err
+		}
+		n.Most = d.config.perHour()
 	}
-	cause := d.signals[len(d.signals)-1].Cause
-	if d.in.ID != 0 {
-		cause = fmt.Sprintf("block %d of %s, which follows rollout_%d", d.in.Block, d.in.Name(), d.in.RolloutID)
-	}
-	n.Cause = fmt.Sprintf("trigger %s (%s): %s", d.trigger.Name, d.trigger.Kind, cause)
+	n = d.automatic(n, d.signals[len(d.signals)-1])
 	n.Reason = d.why(n)
 	made, err := d.u.rollouts.Begin(ctx, d.tx, d.organization, n)
 	switch {
@@ -498,6 +503,23 @@ func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.Trigger
 	default:
 		return core.TriggerSignal{Outcome: core.TriggerBegan, Reason: n.Reason, VersionSetID: d.set.ID, RolloutID: made.Rollout.ID}, nil
 	}
+}
+
+// automatic completes what is wanted of a rollout by who wants it, and because of which signal.
+func (d *decision) automatic(n rollout.Automatic, of core.TriggerSignal) rollout.Automatic {
+	n.TriggerID, n.VersionSetID, n.Type = d.trigger.ID, d.set.ID, core.PrincipalPolicy
+	if d.trigger.Kind == core.TriggerSchedule {
+		n.Type = core.PrincipalSchedule
+	}
+	cause := of.Cause
+	if of.Sender.Type != "" { // before the cause, whose words are chosen by the sender
+		cause = fmt.Sprintf("sent by %s: %s", sender(of.Sender), cause)
+	}
+	if d.in.ID != 0 {
+		cause = fmt.Sprintf("block %d of %s, which follows rollout_%d", d.in.Block, d.in.Name(), d.in.RolloutID)
+	}
+	n.Cause = fmt.Sprintf("trigger %s (%s): %s", d.trigger.Name, d.trigger.Kind, cause)
+	return n
 }
 
 // why returns the reason of a rollout, for its first journal row.

@@ -184,7 +184,7 @@ func (e *edit) prepare(t core.Trigger, of Event, data map[string]any) (*core.Tri
 	if err != nil {
 		return nil, fmt.Errorf("write the edit: %w", err)
 	}
-	return &core.TriggerEdit{Inputs: inputs}, nil
+	return &core.TriggerEdit{Inputs: inputs, BuiltFrom: builtFrom(data)}, nil
 }
 
 func paths(files []editedFile) []string {
@@ -209,31 +209,36 @@ func printable(text string) string {
 }
 
 // edits has the edits of a trigger's signals made, one at a time and in their order; false if all are. Nothing is decided before.
-func (d *decision) edits(all []core.TriggerSignal) (core.TriggerSignal, bool) {
+func (d *decision) edits(ctx context.Context, all []core.TriggerSignal) (core.TriggerSignal, bool, error) {
 	at := slices.IndexFunc(all, func(s core.TriggerSignal) bool { return s.Edit != nil && s.Edit.State == core.EditPending })
 	if at < 0 {
-		return core.TriggerSignal{}, false
+		return core.TriggerSignal{}, false, nil
 	}
 	first := all[at]
 	// What came before it has been edited: it is decided about without waiting for what comes after it.
 	earlier := slices.DeleteFunc(slices.Clone(d.signals), func(s core.TriggerSignal) bool { return s.ID >= first.ID })
 	if len(earlier) > 0 {
 		d.signals = earlier
-		return core.TriggerSignal{}, false
+		return core.TriggerSignal{}, false, nil
 	}
 	if first.DueAt.After(d.now) {
-		return d.waits(first.DueAt, "an earlier event's edit is made first"), true
+		return d.waits(first.DueAt, "an earlier event's edit is made first"), true, nil
 	}
 	d.editing = &first
 	if !d.config.Edit.makes(first.Edit.Inputs) {
 		d.stopping = "the trigger was saved without this edit"
-		return d.waits(d.now.Add(editLease), "its edit is stopped: %s", d.stopping), true
+		return d.waits(d.now.Add(editLease), "its edit is stopped: %s", d.stopping), true, nil
+	}
+	if first.Edit.Begun <= first.Edit.Attempt {
+		if s, begins, err := d.beginEdit(ctx, first); err != nil || !begins {
+			return s, true, err
+		}
 	}
 	why := "its files are being edited"
 	if first.Edit.Why != "" {
 		why = fmt.Sprintf("its files are edited again; attempt %d failed: %s", first.Edit.Attempt-1, first.Edit.Why)
 	}
-	return d.waits(d.now.Add(editLease), "%s", why), true
+	return d.waits(d.now.Add(editLease), "%s", why), true, nil
 }
 
 // makes reports whether the edit still changes what a prepared one does, with whatever message.

@@ -33,7 +33,7 @@ func TestEditsAreMadeInOrder(t *testing.T) {
 	} {
 		d := decision{signals: append([]core.TriggerSignal{}, c.all...), now: now, trigger: core.Trigger{Kind: core.TriggerEvent}}
 		d.onlyDue()
-		s, waits := d.edits(c.all)
+		s, waits, err := d.edits(t.Context(), c.all)
 		editing := int64(0)
 		if d.editing != nil {
 			editing = d.editing.ID
@@ -42,7 +42,7 @@ func TestEditsAreMadeInOrder(t *testing.T) {
 		for _, one := range d.signals {
 			decides = append(decides, one.ID)
 		}
-		if waits != c.waits || editing != c.editing || len(decides) != len(c.decides) || decides[0] != c.decides[0] {
+		if err != nil || waits != c.waits || editing != c.editing || len(decides) != len(c.decides) || decides[0] != c.decides[0] {
 			t.Errorf("%s: found %v (%s), edits %d, decides %v", name, waits, s.Reason, editing, decides)
 		}
 	}

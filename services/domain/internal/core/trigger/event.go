@@ -54,6 +54,9 @@ func (e Event) check() error {
 			found = append(found, fault.Field{Name: field, Problem: fmt.Sprintf("found %.100q; expected UTF-8 without control characters", text)})
 		}
 	}
+	if problem := e.ours(); problem != "" {
+		found = append(found, fault.Field{Name: "/type", Problem: problem})
+	}
 	if len(e.Data) > maxEventData {
 		found = append(found, fault.Field{Name: "/data", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(e.Data), maxEventData)})
 	}
@@ -296,6 +299,7 @@ func (d *delivering) to(ctx context.Context, t core.ReachedTrigger, c config, ev
 		known[e.cause] = true
 		t.Pending++
 		one := t
+		one.Sender = core.AuthorOf(d.actor)
 		if one.Cause = e.cause; c.Edit != nil {
 			var err error
 			if one.Edit, err = c.Edit.prepare(t.Trigger, e.Event, e.data); err != nil {

@@ -2075,6 +2075,11 @@ type TriggerSignal struct {
 	UpdatedAt    time.Time
 	// The edit of files that the event makes before anything is decided, and how far it has come; NULL for none.
 	Edit json.RawMessage
+	// What kind of principal has sent the event; NULL, as the other two, for what nobody sent, and for events of before it was kept.
+	SenderType *string
+	SenderID   *int64
+	// What the sender was called then.
+	SenderName *string
 }
 
 type Version struct {

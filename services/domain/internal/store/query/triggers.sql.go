@@ -132,9 +132,9 @@ func (q *Queries) ForgetSignals(ctx context.Context, before time.Time, most int3
 }
 
 const insertEvents = `-- name: InsertEvents :exec
-INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit)
-SELECT $1, n.trigger_id, n.cause, $2, $2, NULLIF(n.edit, '')::jsonb
-FROM (SELECT unnest($3::bigint[]) AS trigger_id, unnest($4::text[]) AS cause, unnest($5::text[]) AS edit) n
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit, sender_type, sender_id, sender_name)
+SELECT $1, n.trigger_id, n.cause, $2, $2, NULLIF(n.edit, '')::jsonb, $3, $4, $5
+FROM (SELECT unnest($6::bigint[]) AS trigger_id, unnest($7::text[]) AS cause, unnest($8::text[]) AS edit) n
 ORDER BY n.trigger_id, n.cause -- as all do, so that none waits for another that waits for it
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 `
@@ -142,6 +142,9 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 type InsertEventsParams struct {
 	OrganizationID int64
 	At             time.Time
+	SenderType     *string
+	SenderID       *int64
+	SenderName     *string
 	Triggers       []int64
 	Causes         []string
 	Edits          []string
@@ -151,6 +154,9 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 	_, err := q.db.Exec(ctx, insertEvents,
 		arg.OrganizationID,
 		arg.At,
+		arg.SenderType,
+		arg.SenderID,
+		arg.SenderName,
 		arg.Triggers,
 		arg.Causes,
 		arg.Edits,
@@ -287,10 +293,31 @@ func (q *Queries) KnownCauses(ctx context.Context, organizationID int64, trigger
 	return items, nil
 }
 
+const latelyOfTrigger = `-- name: LatelyOfTrigger :one
+SELECT count(*) FILTER (WHERE edit ->> 'state' IN ('committed', 'proposed')) AS edits,
+       count(DISTINCT COALESCE(rollout_id, -id)) FILTER (WHERE outcome IN ('began', 'queued')) AS rollouts
+FROM cd_trigger_signals
+WHERE organization_id = $1 AND trigger_id = $2 AND decided_at > $3::timestamptz
+  AND (outcome IN ('began', 'queued') OR edit ->> 'state' IN ('committed', 'proposed'))
+`
+
+type LatelyOfTriggerRow struct {
+	Edits    int64
+	Rollouts int64
+}
+
+// How many edits a trigger has made since an instant, and how many rollouts it has begun.
+func (q *Queries) LatelyOfTrigger(ctx context.Context, organizationID int64, triggerID int64, since time.Time) (LatelyOfTriggerRow, error) {
+	row := q.db.QueryRow(ctx, latelyOfTrigger, organizationID, triggerID, since)
+	var i LatelyOfTriggerRow
+	err := row.Scan(&i.Edits, &i.Rollouts)
+	return i, err
+}
+
 const latestDecisions = `-- name: LatestDecisions :many
-SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit FROM unnest($1::bigint[]) AS t(id)
+SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit, s.sender_type, s.sender_id, s.sender_name FROM unnest($1::bigint[]) AS t(id)
 CROSS JOIN LATERAL (
-    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
+    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
 ) s
 ORDER BY s.trigger_id, s.id DESC
 `
@@ -321,6 +348,9 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Edit,
+			&i.SenderType,
+			&i.SenderID,
+			&i.SenderName,
 		); err != nil {
 			return nil, err
 		}
@@ -419,7 +449,7 @@ func (q *Queries) OrganizationsWithDueSignals(ctx context.Context, at time.Time)
 }
 
 const pendingSignals = `-- name: PendingSignals :many
-SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
+SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
 `
 
 func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, triggerID int64) ([]TriggerSignal, error) {
@@ -447,6 +477,9 @@ func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, trig
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Edit,
+			&i.SenderType,
+			&i.SenderID,
+			&i.SenderName,
 		); err != nil {
 			return nil, err
 		}
@@ -740,6 +773,53 @@ func (q *Queries) SourcesOfRepository(ctx context.Context, arg SourcesOfReposito
 			&i.Service,
 			&i.SourceRef,
 			&i.SourceConfig,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggerOfCommit = `-- name: TriggerOfCommit :many
+SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM cd_trigger_signals s JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.id = s.trigger_id
+WHERE s.organization_id = $1 AND s.edit ->> 'state' = 'committed'
+  AND (s.edit ->> 'commit') COLLATE "C" >= $2::text AND (s.edit ->> 'commit') COLLATE "C" < $2::text || 'g'
+LIMIT 1
+`
+
+type TriggerOfCommitRow struct {
+	Trigger Trigger
+}
+
+// The trigger of the organization whose edit has made a commit, of which the first digits suffice.
+func (q *Queries) TriggerOfCommit(ctx context.Context, organizationID int64, commit string) ([]TriggerOfCommitRow, error) {
+	rows, err := q.db.Query(ctx, triggerOfCommit, organizationID, commit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TriggerOfCommitRow
+	for rows.Next() {
+		var i TriggerOfCommitRow
+		if err := rows.Scan(
+			&i.Trigger.OrganizationID,
+			&i.Trigger.ID,
+			&i.Trigger.ApplicationID,
+			&i.Trigger.Name,
+			&i.Trigger.Kind,
+			&i.Trigger.Config,
+			&i.Trigger.Enabled,
+			&i.Trigger.PrincipalType,
+			&i.Trigger.PrincipalID,
+			&i.Trigger.PrincipalName,
+			&i.Trigger.ChangedAt,
+			&i.Trigger.RemovedAt,
+			&i.Trigger.CreatedAt,
+			&i.Trigger.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

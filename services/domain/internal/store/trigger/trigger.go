@@ -33,8 +33,12 @@ func signal(r query.TriggerSignal) core.TriggerSignal {
 	if len(r.Edit) > 0 && json.Unmarshal(r.Edit, &edit) != nil {
 		edit = &core.TriggerEdit{State: core.EditFailed, Why: "its edit cannot be read"}
 	}
+	var sender core.Author
+	if r.SenderType != nil && r.SenderID != nil && r.SenderName != nil {
+		sender = core.Author{Principal: core.Principal{Type: core.PrincipalType(*r.SenderType), ID: *r.SenderID}, Name: *r.SenderName}
+	}
 	return core.TriggerSignal{
-		Edit: edit,
+		Edit: edit, Sender: sender,
 		ID:   r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
 		Outcome: core.TriggerOutcome(r.Outcome), Reason: r.Reason, VersionSetID: orZero(r.VersionSetID), RolloutID: orZero(r.RolloutID),
 	}
@@ -240,6 +244,10 @@ func (w Writes) KnownCauses(ctx context.Context, trigger int64, causes []string)
 // AddEvents implements trigger.Tx.
 func (w Writes) AddEvents(ctx context.Context, at time.Time, all []core.ReachedTrigger) error {
 	p := query.InsertEventsParams{OrganizationID: w.Entered, At: at}
+	if len(all) > 0 && all[0].Sender.Type != "" {
+		by := all[0].Sender
+		p.SenderType, p.SenderID, p.SenderName = (*string)(&by.Type), &by.ID, &by.Name
+	}
 	for _, r := range all {
 		edit := ""
 		if r.Edit != nil {
@@ -264,6 +272,21 @@ func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e
 		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due,
 	})
 	return pg.Classify(err, "keep the edit of signal %d", signal)
+}
+
+// LatelyOfTrigger implements trigger.Tx.
+func (w Writes) LatelyOfTrigger(ctx context.Context, trigger int64, since time.Time) (edits, rollouts int, err error) {
+	row, err := w.Q.LatelyOfTrigger(ctx, w.Entered, trigger, since)
+	return int(row.Edits), int(row.Rollouts), pg.Classify(err, "count what trigger %d has begun lately", trigger)
+}
+
+// TriggerOfCommit implements trigger.Tx.
+func (w Writes) TriggerOfCommit(ctx context.Context, commit string) (core.Trigger, bool, error) {
+	rows, err := w.Q.TriggerOfCommit(ctx, w.Entered, commit)
+	if err != nil || len(rows) == 0 {
+		return core.Trigger{}, false, pg.Classify(err, "find the trigger that made a commit")
+	}
+	return trigger(rows[0].Trigger), true, nil
 }
 
 // DueTrigger implements trigger.Tx.

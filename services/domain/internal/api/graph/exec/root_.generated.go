@@ -890,6 +890,12 @@ type ComplexityRoot struct {
 		Rollout func(childComplexity int) int
 	}
 
+	EventSender struct {
+		Name          func(childComplexity int) int
+		PrincipalID   func(childComplexity int) int
+		PrincipalType func(childComplexity int) int
+	}
+
 	ExtendFreezePayload struct {
 		Errors func(childComplexity int) int
 		Freeze func(childComplexity int) int
@@ -2396,6 +2402,7 @@ type ComplexityRoot struct {
 		Outcome    func(childComplexity int) int
 		Reason     func(childComplexity int) int
 		Rollout    func(childComplexity int) int
+		Sender     func(childComplexity int) int
 		VersionSet func(childComplexity int) int
 	}
 
@@ -5833,6 +5840,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.EvaluateCheckPayload.Rollout(childComplexity), true
+
+	case "EventSender.name":
+		if e.ComplexityRoot.EventSender.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EventSender.Name(childComplexity), true
+	case "EventSender.principalId":
+		if e.ComplexityRoot.EventSender.PrincipalID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EventSender.PrincipalID(childComplexity), true
+	case "EventSender.principalType":
+		if e.ComplexityRoot.EventSender.PrincipalType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.EventSender.PrincipalType(childComplexity), true
 
 	case "ExtendFreezePayload.errors":
 		if e.ComplexityRoot.ExtendFreezePayload.Errors == nil {
@@ -12806,6 +12832,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TriggerDecision.Rollout(childComplexity), true
+	case "TriggerDecision.sender":
+		if e.ComplexityRoot.TriggerDecision.Sender == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TriggerDecision.Sender(childComplexity), true
 	case "TriggerDecision.versionSet":
 		if e.ComplexityRoot.TriggerDecision.VersionSet == nil {
 			break
@@ -21041,6 +21073,17 @@ type TriggerDecision {
   rollout: Rollout
   "What came of the files that the trigger edits first; null if it edits none."
   edit: TriggerEdit
+  "Who has sent the event; null for what nobody sends, and for events of before it was recorded."
+  sender: EventSender
+}
+
+"Who has sent an event to triggers."
+type EventSender {
+  principalType: String!
+  "The number of the member."
+  principalId: Int!
+  "What the sender was called then."
+  name: String!
 }
 
 "Files of a repository that a trigger edits before it decides."
@@ -23228,6 +23271,18 @@ func (ec *executionContext) childFields_EvaluateCheckPayload(ctx context.Context
 		return ec.fieldContext_EvaluateCheckPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type EvaluateCheckPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_EventSender(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "principalType":
+		return ec.fieldContext_EventSender_principalType(ctx, field)
+	case "principalId":
+		return ec.fieldContext_EventSender_principalId(ctx, field)
+	case "name":
+		return ec.fieldContext_EventSender_name(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EventSender", field.Name)
 }
 
 func (ec *executionContext) childFields_ExtendFreezePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -25824,6 +25879,8 @@ func (ec *executionContext) childFields_TriggerDecision(ctx context.Context, fie
 		return ec.fieldContext_TriggerDecision_rollout(ctx, field)
 	case "edit":
 		return ec.fieldContext_TriggerDecision_edit(ctx, field)
+	case "sender":
+		return ec.fieldContext_TriggerDecision_sender(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TriggerDecision", field.Name)
 }

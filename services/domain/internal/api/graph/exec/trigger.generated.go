@@ -40,6 +40,75 @@ type TriggerDecisionResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
+func (ec *executionContext) _EventSender_principalType(ctx context.Context, field graphql.CollectedField, obj *model.EventSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EventSender_principalType(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalType, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EventSender_principalType(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EventSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EventSender_principalId(ctx context.Context, field graphql.CollectedField, obj *model.EventSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EventSender_principalId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrincipalID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt2int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EventSender_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EventSender", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _EventSender_name(ctx context.Context, field graphql.CollectedField, obj *model.EventSender) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EventSender_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EventSender_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EventSender", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _PromotionHold_environment(ctx context.Context, field graphql.CollectedField, obj *model.PromotionHold) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -842,6 +911,38 @@ func (ec *executionContext) fieldContext_TriggerDecision_edit(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _TriggerDecision_sender(ctx context.Context, field graphql.CollectedField, obj *model.TriggerDecision) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TriggerDecision_sender(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Sender(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.EventSender) graphql.Marshaler {
+			return ec.marshalOEventSender2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEventSender(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TriggerDecision_sender(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TriggerDecision",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EventSender(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _TriggerEdit_state(ctx context.Context, field graphql.CollectedField, obj *model.TriggerEdit) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1302,6 +1403,54 @@ func (ec *executionContext) unmarshalInputSendEventInput(ctx context.Context, ob
 // endregion ************************** interface.gotpl ***************************
 
 // region    **************************** object.gotpl ****************************
+
+var eventSenderImplementors = []string{"EventSender"}
+
+func (ec *executionContext) _EventSender(ctx context.Context, sel ast.SelectionSet, obj *model.EventSender) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, eventSenderImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EventSender")
+		case "principalType":
+			out.Values[i] = ec._EventSender_principalType(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "principalId":
+			out.Values[i] = ec._EventSender_principalId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "name":
+			out.Values[i] = ec._EventSender_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
 
 var promotionHoldImplementors = []string{"PromotionHold"}
 
@@ -1856,6 +2005,11 @@ func (ec *executionContext) _TriggerDecision(ctx context.Context, sel ast.Select
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "sender":
+			out.Values[i] = ec._TriggerDecision_sender(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -2159,6 +2313,13 @@ func (ec *executionContext) marshalNTriggerOutcome2githubᚗcomᚋlockstepᚑcd�
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalOEventSender2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐEventSender(ctx context.Context, sel ast.SelectionSet, v *model.EventSender) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._EventSender(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOTrigger2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐTrigger(ctx context.Context, sel ast.SelectionSet, v *model.Trigger) graphql.Marshaler {

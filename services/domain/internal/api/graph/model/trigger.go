@@ -50,6 +50,22 @@ func (d TriggerDecision) Edit() *TriggerEdit {
 	return &TriggerEdit{*d.TriggerSignal.Edit}
 }
 
+// Sender is who has sent the event; nil for nobody, or where it is not known.
+func (d TriggerDecision) Sender() *EventSender {
+	by := d.TriggerSignal.Sender
+	if by.Type == "" {
+		return nil
+	}
+	return &EventSender{PrincipalType: string(by.Type), PrincipalID: by.ID, Name: by.Name}
+}
+
+// EventSender is who has sent an event.
+type EventSender struct {
+	PrincipalType string
+	PrincipalID   int64
+	Name          string
+}
+
 // TriggerEdit wraps the domain's.
 type TriggerEdit struct{ core.TriggerEdit }
 

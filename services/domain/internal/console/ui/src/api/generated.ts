@@ -1486,6 +1486,11 @@ export interface TriggerFields {
       link: string
       why: string
     } | null
+    sender: {
+      principalType: string
+      principalId: number
+      name: string
+    } | null
   } | null
 }
 
@@ -1505,6 +1510,11 @@ export interface DecisionFields {
     commitLink: string
     link: string
     why: string
+  } | null
+  sender: {
+    principalType: string
+    principalId: number
+    name: string
   } | null
 }
 
@@ -6649,6 +6659,11 @@ export interface TriggersData {
           link: string
           why: string
         } | null
+        sender: {
+          principalType: string
+          principalId: number
+          name: string
+        } | null
       } | null
     }>
     promotionHolds: Array<{
@@ -6666,7 +6681,7 @@ export interface TriggersData {
 export interface TriggersVariables {
   name: string
 }
-export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
+export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
 
 export interface TriggerDecisionsData {
   application: {
@@ -6690,6 +6705,11 @@ export interface TriggerDecisionsData {
           link: string
           why: string
         } | null
+        sender: {
+          principalType: string
+          principalId: number
+          name: string
+        } | null
       }>
     }>
   } | null
@@ -6697,7 +6717,7 @@ export interface TriggerDecisionsData {
 export interface TriggerDecisionsVariables {
   name: string
 }
-export const TriggerDecisions: Operation<TriggerDecisionsData, TriggerDecisionsVariables> = { name: 'TriggerDecisions', text: 'query TriggerDecisions($name: String!) { application(name: $name) { id triggers { name decisions { ...DecisionFields } } } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } }' }
+export const TriggerDecisions: Operation<TriggerDecisionsData, TriggerDecisionsVariables> = { name: 'TriggerDecisions', text: 'query TriggerDecisions($name: String!) { application(name: $name) { id triggers { name decisions { ...DecisionFields } } } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } }' }
 
 export interface TriggerKindsData {
   triggerKinds: Array<{
@@ -6736,6 +6756,11 @@ export interface PutTriggerData {
           link: string
           why: string
         } | null
+        sender: {
+          principalType: string
+          principalId: number
+          name: string
+        } | null
       } | null
     } | null
     errors: Array<{
@@ -6748,7 +6773,7 @@ export interface PutTriggerData {
 export interface PutTriggerVariables {
   input: PutTriggerInput
 }
-export const PutTrigger: Operation<PutTriggerData, PutTriggerVariables> = { name: 'PutTrigger', text: 'mutation PutTrigger($input: PutTriggerInput!) { putTrigger(input: $input) { trigger { ...TriggerFields } errors { ...Problem } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } } fragment Problem on UserError { field message code }' }
+export const PutTrigger: Operation<PutTriggerData, PutTriggerVariables> = { name: 'PutTrigger', text: 'mutation PutTrigger($input: PutTriggerInput!) { putTrigger(input: $input) { trigger { ...TriggerFields } errors { ...Problem } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment Problem on UserError { field message code }' }
 
 export interface RemoveTriggerData {
   removeTrigger: {

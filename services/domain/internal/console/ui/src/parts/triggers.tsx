@@ -172,6 +172,12 @@ function Decided({ decision }: { decision: Decision }) {
           <Link to={`/rollouts/${decision.rollout.id}`}>{decision.rollout.id}</Link>
         </>
       )}
+      {decision.sender && (
+        <span className="faint" data-sender>
+          {' '}
+          sent by <bdi>{decision.sender.name}</bdi> ({decision.sender.principalType} {decision.sender.principalId})
+        </span>
+      )}
       {decision.reason && <p dir="auto">{decision.reason}</p>}
       {decision.edit && <EditResult edit={decision.edit} />}
     </>
