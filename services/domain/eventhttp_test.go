@@ -204,7 +204,7 @@ func TestABadEventOverHTTPIsRefused(t *testing.T) {
 	w.want(w.rolloutCount(), 0)
 }
 
-// D58: many events are sent at once: each is decided about as if it came by itself, also one that is there twice, or comes again in another
+// D58: many events are sent at once: each is decided about as if it came by itself, also one that occurs twice, or comes again in another
 // batch.
 func TestABatchOfEventsIsDecidedAboutOneByOne(t *testing.T) {
 	t.Parallel()
