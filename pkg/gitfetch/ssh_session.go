@@ -285,11 +285,16 @@ func (s *sshReceive) ReceivePack(ctx context.Context, req *packp.ReferenceUpdate
 		return nil, s.ended(x, err)
 	}
 	reports := io.Reader(from)
+	var bands *sideband.Demuxer
 	switch {
 	case req.Capabilities.Supports(capability.Sideband64k):
-		reports = sideband.NewDemuxer(sideband.Sideband64k, from)
+		bands = sideband.NewDemuxer(sideband.Sideband64k, from)
 	case req.Capabilities.Supports(capability.Sideband):
-		reports = sideband.NewDemuxer(sideband.Sideband, from)
+		bands = sideband.NewDemuxer(sideband.Sideband, from)
+	}
+	if bands != nil {
+		bands.Progress = req.Progress
+		reports = bands
 	}
 	report := packp.NewReportStatus()
 	if err := report.Decode(reports); err != nil {

@@ -134,7 +134,10 @@ func commit(forge activity.Forge) *Function {
 					{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
 					{Name: "content", Doc: "The file's text.", Type: Text, Required: true, Empty: true},
 				}}},
-				{Name: "message", Doc: "The commit's message.", Type: Text, Required: true},
+				{
+					Name: "message", Type: Text, Required: true,
+					Doc: "The commit's message. No line begins with `Lockstep-Activity:`, `Lockstep-Proposal:` or `Lockstep-Merged:`.",
+				},
 				{Name: "trailers", Doc: "Trailers of the message: letters, digits and hyphens as keys.", Type: Texts},
 				gitCredentialField(),
 			},

@@ -30,7 +30,10 @@ func proposedFields(more ...Field) []Field {
 			{Name: "path", Doc: "The file's path in the repository.", Type: Text, Required: true},
 			{Name: "content", Doc: "The file's text.", Type: Text, Required: true, Empty: true},
 		}}},
-		{Name: "message", Doc: "The commit's message. Its first line is the title.", Type: Text, Required: true},
+		{
+			Name: "message", Type: Text, Required: true,
+			Doc: "The commit's message. Its first line is the title. No line begins with `Lockstep-Activity:`, `Lockstep-Proposal:` or `Lockstep-Merged:`.",
+		},
 		{Name: "trailers", Doc: "Trailers of the message: letters, digits and hyphens as keys.", Type: Texts},
 	}
 	return append(append(fields, more...), gitCredentialField())
@@ -47,7 +50,7 @@ func propose(forge activity.Forge) *Function {
 			Name: "git.propose", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed,
 			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
-				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by}`.\n\n" +
+				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by, note}`.\n\n" +
 				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
 				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there; with the method\n" +
 				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
@@ -91,7 +94,8 @@ func merge(forge activity.Forge) *Function {
 				"missing; if the pull request was closed; and if it has other changes. One that was merged already is answered, with who did it, once its\n" +
 				"contents were compared.\n\n" +
 				"With the kind `branch`, nothing but Git's protocol merges: the branch is moved, and the branch of the proposal deleted with it. Files that\n" +
-				"another commit has changed are a `conflict`, as above. Only the run of a rollout does this, and never without a passage.",
+				"another commit has changed are a `conflict`, as above. Only the run of a rollout does this, and never without a passage. `note` says what was\n" +
+				"not heard in time: that others deleted or moved the branch in the moment of the merge, on a server that changes one branch at a time.",
 			Arguments: proposedFields(
 				kindField(),
 				Field{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1},
@@ -294,6 +298,7 @@ func proposalAnswer(p activity.Proposal, err error) (any, error) {
 	}
 	return map[string]any{
 		"number": p.Number, "url": p.URL, "state": p.State, "branch": p.Branch, "head": p.Head, "commit": p.Commit, "by": p.By,
+		"note": p.Note,
 	}, nil
 }
 

@@ -35,11 +35,17 @@ func findActivity(head *object.Commit, activity string) (string, bool) {
 	}
 	line := trailerActivity + ": " + activity
 	for c := range recent(head) {
-		if slices.Contains(strings.Split(c.Message, "\n"), line) {
+		if endsWith(c.Message, line) {
 			return c.Hash.String(), true
 		}
 	}
 	return "", false
+}
+
+// endsWith reports whether a line is in the last paragraph of a message, where the trailers are. What comes before was written by others.
+func endsWith(message, line string) bool {
+	message = strings.TrimRight(message, "\n")
+	return slices.Contains(strings.Split(message[strings.LastIndex(message, "\n\n")+1:], "\n"), line)
 }
 
 // recent are the commits of the history that was fetched, down to historyDepth, those of one depth before the deeper ones. A server that

@@ -78,6 +78,9 @@ func checkPath(path string) error {
 // trailerKey is what Git takes for the key of a trailer.
 var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
+// ownLine is the beginning of a line that Lockstep alone writes. In a program's message it would be believed.
+var ownLine = regexp.MustCompile(`(?im)^[\t ]*(?:` + trailerActivity + `|` + trailerProposal + `|` + trailerMerged + `)[\t ]*:`)
+
 // checkCommit finds what is wrong with a request before the remote is asked anything. Its errors name arguments of
 // git.commit, which is what the program's author has written.
 func checkCommit(c activity.CommitRequest) error {
@@ -100,6 +103,10 @@ func checkCommit(c activity.CommitRequest) error {
 	}
 	if strings.TrimSpace(c.Message) == "" {
 		return invalid("message", "missing, expected what the commit is for")
+	}
+	if line := ownLine.FindString(strings.ReplaceAll(c.Message, "\r", "\n")); line != "" {
+		return invalid("message", "found a line that begins with %q, expected none with %s, %s or %s, which say what Lockstep has done",
+			strings.TrimSpace(line), trailerActivity, trailerProposal, trailerMerged)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Trailers)) {
 		all := []string{trailerActivity, trailerProposal, trailerMerged}

@@ -180,8 +180,11 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 		return "", false, err
 	}
 	now := r.refs.References[string(plumbing.NewBranchReferenceName(p.Branch))]
-	if p.Head != "" && now == plumbing.ZeroHash && !includes(base, plumbing.NewHash(p.Head)) {
-		return "", false, errDeleted
+	if p.Head != "" && now == plumbing.ZeroHash {
+		alone := activity.BranchProposal{Branch: p.Branch, Into: c.Branch, Head: p.Head}
+		if f.standing(r, base, alone, f.squashed(alone)).State != activity.ProposalMerged {
+			return "", false, errDeleted
+		}
 	}
 	if now != plumbing.ZeroHash {
 		old, err := r.tip(ctx, p.Branch)
@@ -208,7 +211,7 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 // made reports whether a commit is one that was made here for a proposal. The trailer alone shows nothing: others may copy it.
 func (f *Forge) made(c *object.Commit, id string) bool {
 	ours := func(s object.Signature) bool { return s.Name == f.author.name && s.Email == f.author.email }
-	return ours(c.Author) && ours(c.Committer) && slices.Contains(strings.Split(c.Message, "\n"), trailerProposal+": "+id)
+	return ours(c.Author) && ours(c.Committer) && endsWith(c.Message, trailerProposal+": "+id)
 }
 
 func withProposal(trailers map[string]string, p activity.ProposalRequest) map[string]string {

@@ -54,16 +54,17 @@ func (f *Forge) proposeBranch(ctx context.Context, p activity.ProposalRequest) (
 
 // ReadBranch implements activity.Forge.
 func (f *Forge) ReadBranch(ctx context.Context, p activity.BranchProposal) (found activity.Proposal, err error) {
-	err = f.onBranch(ctx, p, func(_ context.Context, _ *repository, now activity.Proposal) error {
+	err = f.onBranch(ctx, p, false, func(_ context.Context, _ *repository, now activity.Proposal) error {
 		found = now
 		return nil
 	})
 	return found, err
 }
 
-// onBranch does something with a proposal that is a branch, as it is now. It may run several times, as operations of within may.
+// onBranch does something with a proposal that is a branch, as it is now. It may run several times, as operations of within may. With alone,
+// the branch that it is for may be gone: nothing was merged there then.
 func (f *Forge) onBranch(
-	ctx context.Context, p activity.BranchProposal, do func(ctx context.Context, r *repository, now activity.Proposal) error,
+	ctx context.Context, p activity.BranchProposal, alone bool, do func(ctx context.Context, r *repository, now activity.Proposal) error,
 ) error {
 	if err := checkBranch(p.Branch); err != nil {
 		return err
@@ -76,25 +77,39 @@ func (f *Forge) onBranch(
 		if err != nil {
 			return err
 		}
-		base, err := r.branch(ctx, strings.TrimPrefix(p.Into, "refs/heads/"))
+		into := strings.TrimPrefix(p.Into, "refs/heads/")
+		if _, exists := r.refs.References[string(plumbing.NewBranchReferenceName(into))]; alone && !exists {
+			return do(ctx, r, f.standing(r, nil, p, nil))
+		}
+		base, err := r.branch(ctx, into)
 		if err != nil {
 			return err
 		}
-		return do(ctx, r, f.standing(r, base, p))
+		return do(ctx, r, f.standing(r, base, p, f.squashed(p)))
 	})
 }
 
-// standing is how a proposal that is a branch stands. It is merged once the branch that it is for has its head in its history, or the one
-// commit that was made of it here; and closed if it was deleted before that. Who did either is not known.
-func (f *Forge) standing(r *repository, base *object.Commit, p activity.BranchProposal) activity.Proposal {
-	now := activity.Proposal{State: activity.ProposalClosed, Branch: p.Branch, Into: strings.TrimPrefix(p.Into, "refs/heads/"), Head: p.Head}
+// squashed reports of a commit whether it is the one that was made here of a proposal.
+func (f *Forge) squashed(p activity.BranchProposal) func(*object.Commit) bool {
 	id := strings.TrimPrefix(p.Branch, activity.ProposalPrefix)
+	return func(c *object.Commit) bool { return f.made(c, id) && endsWith(c.Message, trailerMerged+": "+p.Head) }
+}
+
+// standing is how a proposal that is a branch stands. It is merged once the branch that it is for has its head in its history, or the one
+// commit that was made of it here, which squashed knows; and closed if it was deleted before that. Who did either is not known. Without a
+// base nothing is merged.
+func (f *Forge) standing(
+	r *repository, base *object.Commit, p activity.BranchProposal, squashed func(*object.Commit) bool,
+) activity.Proposal {
+	now := activity.Proposal{State: activity.ProposalClosed, Branch: p.Branch, Into: strings.TrimPrefix(p.Into, "refs/heads/"), Head: p.Head}
 	var merged *object.Commit
-	if includes(base, plumbing.NewHash(p.Head)) {
+	switch {
+	case base == nil:
+	case includes(base, plumbing.NewHash(p.Head)):
 		merged = bringing(base, plumbing.NewHash(p.Head))
-	} else {
+	default:
 		for c := range recent(base) {
-			if f.made(c, id) && slices.Contains(strings.Split(c.Message, "\n"), trailerMerged+": "+p.Head) {
+			if squashed(c) {
 				merged = c
 				break
 			}
@@ -173,7 +188,12 @@ func (f *Forge) mergeBranchOnce(ctx context.Context, share *gitfetch.Share, m ac
 		return found, err
 	}
 	p := activity.BranchProposal{Organization: c.Organization, RepoURL: c.RepoURL, Branch: m.Branch, Into: c.Branch, Head: m.Head}
-	found = f.standing(r, base, p)
+	// The trailers alone can be copied by everybody who may push: another commit with them is no merge.
+	whole := message(squash(c, m))
+	found = f.standing(r, base, p, func(commit *object.Commit) bool {
+		has, err := hasFiles(commit, c)
+		return err == nil && has && commit.Message == whole && f.squashed(p)(commit)
+	})
 	same, err := hasFiles(base, c)
 	if err != nil {
 		return found, err
@@ -192,12 +212,19 @@ func (f *Forge) mergeBranchOnce(ctx context.Context, share *gitfetch.Share, m ac
 	if err != nil {
 		return found, err
 	}
-	if err := r.land(ctx, c.Branch, base.Hash, made, m); err != nil {
+	if found.Note, err = r.land(ctx, c.Branch, base.Hash, made, m); err != nil {
 		return found, err
 	}
 	r.clean(ctx, f, m)
 	found.State, found.Head, found.Commit = activity.ProposalMerged, m.Head, made.commit.String()
 	return found, nil
+}
+
+// squash is the one commit that a proposal becomes: its change, with the head that it had, by which a repeat finds it.
+func squash(c activity.CommitRequest, m activity.MergeRequest) activity.CommitRequest {
+	c.Trailers = withProposal(c.Trailers, activity.ProposalRequest{ID: strings.TrimPrefix(m.Branch, activity.ProposalPrefix)})
+	c.Trailers[trailerMerged] = m.Head
+	return c
 }
 
 // mergedAs compares the files of a merge that has happened with those of the call.
@@ -255,8 +282,7 @@ func (f *Forge) comparedMerge(ctx context.Context, r *repository, base *object.C
 	}
 	switch m.Method {
 	case activity.MergeSquash:
-		c.Trailers[trailerMerged] = m.Head // by which a repeat finds it
-		return r.build(base, c, f.author, f.clock.Now())
+		return r.build(base, squash(c, m), f.author, f.clock.Now())
 	case activity.MergeFastForward:
 		if edit.ParentHashes[0] != base.Hash {
 			return built{}, fault.New(fault.Conflict, "branch %q of %s has moved to %s, so that it cannot be fast-forwarded to %s; propose the change again",
@@ -269,20 +295,35 @@ func (f *Forge) comparedMerge(ctx context.Context, r *repository, base *object.C
 }
 
 // land moves a branch to a merge and deletes the branch of the proposal, both or neither: who deletes or moves that at the last moment is
-// heard. A server that cannot do both at once, or does not let branches be deleted, is asked for the first alone.
-func (r *repository) land(ctx context.Context, into string, base plumbing.Hash, made built, m activity.MergeRequest) error {
+// heard. A server that cannot do both at once, or does not let branches be deleted, is asked for the first alone; what was not heard there
+// is the note.
+func (r *repository) land(
+	ctx context.Context, into string, base plumbing.Hash, made built, m activity.MergeRequest,
+) (note string, err error) {
 	name, head := plumbing.NewBranchReferenceName(m.Branch), plumbing.NewHash(m.Head)
-	err := r.update(ctx, made.objects, true,
-		&packp.Command{Name: plumbing.NewBranchReferenceName(into), Old: base, New: made.commit},
-		&packp.Command{Name: name, Old: head, New: plumbing.ZeroHash},
-	)
-	if errors.Is(err, errNotAtOnce) || fault.Is(err, fault.Refused) {
-		if err := r.isAt(ctx, name, head); err != nil {
-			return err
-		}
-		return r.push(ctx, into, base, made)
+	move := &packp.Command{Name: plumbing.NewBranchReferenceName(into), Old: base, New: made.commit}
+	err = r.update(ctx, made.objects, true, move, &packp.Command{Name: name, Old: head, New: plumbing.ZeroHash})
+	if !errors.Is(err, errNotAtOnce) && (!fault.Is(err, fault.Refused) || errors.Is(err, errFirstRefused)) {
+		return "", err
 	}
-	return err
+	if err := r.isAt(ctx, name, head); err != nil {
+		return "", err
+	}
+	if err := r.update(ctx, made.objects, false, move); err != nil {
+		return "", err
+	}
+	refs, err := r.session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return "", nil //nolint:nilerr // it is merged, and the look afterwards is for the note alone
+	}
+	switch now := refs.References[string(name)]; now {
+	case head:
+		return "", nil
+	case plumbing.ZeroHash:
+		return "its branch was deleted by others in the moment of the merge, which this server does not let Lockstep hear in time", nil
+	default:
+		return fmt.Sprintf("its branch was moved by others to %s in the moment of the merge, which this server does not let Lockstep hear in time", now), nil
+	}
 }
 
 // tip is the head of the branch of a proposal. If it has moved since the look, or was deleted, the server may not serve it any more: that is
@@ -329,6 +370,13 @@ func (r *repository) update(ctx context.Context, objects []plumbing.Hash, atomic
 		}
 	}
 	req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
+	var said hookText
+	if refs.Capabilities.Supports(capability.Sideband64k) {
+		if err := req.Capabilities.Set(capability.Sideband64k); err != nil {
+			return fault.Because(err, fault.Internal, "a request to %s could not be made", r.url)
+		}
+		req.Progress = &said
+	}
 	wanted := []capability.Capability{capability.DeleteRefs}
 	if atomic {
 		wanted = append(wanted, capability.Atomic)
@@ -357,7 +405,7 @@ func (r *repository) update(ctx context.Context, objects []plumbing.Hash, atomic
 		return r.classify(err, "write to")
 	}
 	if err != nil {
-		return r.refused(ctx, commands[0].Name.Short(), commands[0].Old, err)
+		return r.refusedUpdate(ctx, commands, report, said.String(), err)
 	}
 	return nil
 }
@@ -380,7 +428,7 @@ func (r *repository) deleteBranch(ctx context.Context, branch string, at plumbin
 
 // WithdrawBranch implements activity.Forge.
 func (f *Forge) WithdrawBranch(ctx context.Context, p activity.BranchProposal) (found activity.Proposal, err error) {
-	err = f.onBranch(ctx, p, func(ctx context.Context, r *repository, now activity.Proposal) error {
+	err = f.onBranch(ctx, p, true, func(ctx context.Context, r *repository, now activity.Proposal) error {
 		if found = now; now.State == activity.ProposalOpen {
 			found.State = activity.ProposalClosed
 		}

@@ -189,6 +189,8 @@ type Proposal struct {
 	Commit string
 	// By is who has merged or closed it, where the forge says so.
 	By string
+	// Note is what people have to know about a merge, such as an answer of theirs that was not heard in time.
+	Note string
 }
 
 // CommitStatus is what something outside has reported about a commit.
