@@ -370,12 +370,12 @@ func (r *repository) update(ctx context.Context, objects []plumbing.Hash, atomic
 		}
 	}
 	req := packp.NewReferenceUpdateRequestFromCapabilities(refs.Capabilities)
-	var said hookText
+	var reported hookText
 	if refs.Capabilities.Supports(capability.Sideband64k) {
 		if err := req.Capabilities.Set(capability.Sideband64k); err != nil {
 			return fault.Because(err, fault.Internal, "a request to %s could not be made", r.url)
 		}
-		req.Progress = &said
+		req.Progress = &reported
 	}
 	wanted := []capability.Capability{capability.DeleteRefs}
 	if atomic {
@@ -405,7 +405,7 @@ func (r *repository) update(ctx context.Context, objects []plumbing.Hash, atomic
 		return r.classify(err, "write to")
 	}
 	if err != nil {
-		return r.refusedUpdate(ctx, commands, report, said.String(), err)
+		return r.refusedUpdate(ctx, commands, report, reported.String(), err)
 	}
 	return nil
 }

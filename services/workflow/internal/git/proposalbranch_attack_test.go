@@ -37,7 +37,7 @@ func TestMessagesCannotClaimWhatLockstepHasDone(t *testing.T) {
 		}
 	}
 	c := s.request(map[string]string{"other/readme": "x\n"})
-	c.Message = "Tell what Lockstep-Merged: means\n\nLockstep-Rollout: 8"
+	c.Message = "Explain what Lockstep-Merged: means\n\nLockstep-Rollout: 8"
 	if _, err := s.forge.Commit(t.Context(), c); err != nil {
 		t.Errorf("an innocent message: %v", err)
 	}
@@ -168,9 +168,9 @@ func TestABranchAloneThatMayNotBePushed(t *testing.T) {
 				return false
 			}
 			_, err := s.mergeBranch(t, p, made.Head)
-			said := fault.Public(err)
-			if !fault.Is(err, fault.Refused) || !strings.Contains(said, `the server refuses the push to "main"`) || !strings.Contains(said, "only Ann may push") || strings.ContainsRune(said, '\x1b') ||
-				!strings.HasSuffix(said, "the account has to be allowed to push there") || s.rev(t, "main") != base || !s.exists(t, proposed) || pushes != tt.pushes {
+			text := fault.Public(err)
+			if !fault.Is(err, fault.Refused) || !strings.Contains(text, `the server refuses the push to "main"`) || !strings.Contains(text, "only Ann may push") || strings.ContainsRune(text, '\x1b') ||
+				!strings.HasSuffix(text, "the account has to be allowed to push there") || s.rev(t, "main") != base || !s.exists(t, proposed) || pushes != tt.pushes {
 				t.Errorf("%d pushes, %v", pushes, err)
 			}
 		})

@@ -20,9 +20,9 @@ var errFirstRefused = errors.New("the first of the changes is refused")
 // becauseOfOthers is what servers say of a change that they refuse only since another one of the same push failed.
 var becauseOfOthers = regexp.MustCompile(`(?i)atomic|transaction`)
 
-// refusedUpdate is refused for a push that may change several branches: it says which one the server refuses, and what its hook said.
+// refusedUpdate is refused for a push that may change several branches: it says which one the server refuses, and what its hook reported.
 func (r *repository) refusedUpdate(
-	ctx context.Context, commands []*packp.Command, report *packp.ReportStatus, said string, cause error,
+	ctx context.Context, commands []*packp.Command, report *packp.ReportStatus, reported string, cause error,
 ) error {
 	first := commands[0]
 	if err := r.refused(ctx, first.Name.Short(), first.Old, cause); !fault.Is(err, fault.Refused) {
@@ -45,8 +45,8 @@ func (r *repository) refusedUpdate(
 	if text == "" {
 		text = printable(report.UnpackStatus)
 	}
-	if said != "" {
-		text += " (" + said + ")"
+	if reported != "" {
+		text += " (" + reported + ")"
 	}
 	if first.New == plumbing.ZeroHash {
 		return fault.Because(cause, fault.Refused, "the server refuses to delete branch %q of %s: %s", first.Name.Short(), r.url, text)
@@ -55,15 +55,15 @@ func (r *repository) refusedUpdate(
 		first.Name.Short(), r.url, text)
 }
 
-// mostSaid is how much of what a hook says is kept, in bytes.
-const mostSaid = 300
+// mostReported is how much of what a hook says is kept, in bytes.
+const mostReported = 300
 
 // hookText is the beginning of what the hooks of a server say about a push.
 type hookText struct{ text []byte }
 
 // Write implements io.Writer.
 func (h *hookText) Write(b []byte) (int, error) {
-	h.text = append(h.text, b[:min(len(b), mostSaid-len(h.text))]...)
+	h.text = append(h.text, b[:min(len(b), mostReported-len(h.text))]...)
 	return len(b), nil
 }
 
@@ -77,6 +77,6 @@ func printable(s string) string {
 			return ' '
 		}
 		return c
-	}, strings.ToValidUTF8(s[:min(len(s), mostSaid)], ""))
+	}, strings.ToValidUTF8(s[:min(len(s), mostReported)], ""))
 	return strings.Join(strings.Fields(s), " ")
 }

@@ -32,6 +32,8 @@ type plainGit struct {
 	people map[int]func()
 	atLast func()
 	looks  int
+	// before is called before each Function.
+	before func(name string)
 }
 
 // branchOfRollout is where the change of the rollout for staging is proposed.
@@ -92,6 +94,9 @@ func (g *plainGit) call(w *world, name string, args object) (any, *history.Funct
 	f, known := g.functions[name]
 	if !strings.HasPrefix(name, "git.") || !known {
 		return nil, nil, false
+	}
+	if g.before != nil {
+		g.before(name)
 	}
 	if name == "git.read_proposal" {
 		g.looks++
