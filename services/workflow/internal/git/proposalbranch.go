@@ -61,8 +61,8 @@ func (f *Forge) ReadBranch(ctx context.Context, p activity.BranchProposal) (foun
 	return found, err
 }
 
-// onBranch does something with a proposal that is a branch, as it is now. It may run several times, as operations of within may. With alone,
-// the branch that it is for may be gone: nothing was merged there then.
+// onBranch does something with a proposal that is a branch, as it is now. It may run several times, as operations of within may.
+// With alone, the branch that it is for may be gone: nothing was merged there then.
 func (f *Forge) onBranch(
 	ctx context.Context, p activity.BranchProposal, alone bool, do func(ctx context.Context, r *repository, now activity.Proposal) error,
 ) error {
@@ -147,8 +147,8 @@ func bringing(head *object.Commit, commit plumbing.Hash) *object.Commit {
 	return head
 }
 
-// mergeBranch implements Merge for a branch alone. Others may move either branch at the same time: it looks at both again until its push was
-// the first.
+// mergeBranch implements Merge for a branch alone. Others may move either branch at the same time: it looks at both again until its push
+// was the first.
 func (f *Forge) mergeBranch(ctx context.Context, m activity.MergeRequest) (found activity.Proposal, err error) {
 	if err := checkBranch(m.Branch); err != nil {
 		return found, err
@@ -312,22 +312,29 @@ func (r *repository) land(
 	if err := r.update(ctx, made.objects, false, move); err != nil {
 		return "", err
 	}
+	return r.unheard(ctx, name, head), nil
+}
+
+// unheard is what others have done with the branch of a proposal while it was merged, and before Lockstep deletes it; empty for nothing, and
+// if it cannot be known: it is merged.
+func (r *repository) unheard(ctx context.Context, name plumbing.ReferenceName, head plumbing.Hash) string {
+	const inTime = " in the moment of the merge, which this server does not let Lockstep hear in time"
 	refs, err := r.session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return "", nil //nolint:nilerr // it is merged, and the look afterwards is for the note alone
+		return ""
 	}
 	switch now := refs.References[string(name)]; now {
 	case head:
-		return "", nil
+		return ""
 	case plumbing.ZeroHash:
-		return "its branch was deleted by others in the moment of the merge, which this server does not let Lockstep hear in time", nil
+		return "its branch was deleted by others" + inTime
 	default:
-		return fmt.Sprintf("its branch was moved by others to %s in the moment of the merge, which this server does not let Lockstep hear in time", now), nil
+		return "its branch was moved by others to " + now.String() + inTime
 	}
 }
 
-// tip is the head of the branch of a proposal. If it has moved since the look, or was deleted, the server may not serve it any more: that is
-// errMoved.
+// tip is the head of the branch of a proposal. If it has moved since the look, or was deleted, the server may not serve it any more: that
+// is errMoved.
 func (r *repository) tip(ctx context.Context, branch string) (*object.Commit, error) {
 	commit, err := r.branch(ctx, branch)
 	if fault.Is(err, fault.Unavailable) {

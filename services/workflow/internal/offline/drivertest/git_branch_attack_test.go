@@ -37,8 +37,8 @@ func TestABranchIsMergedDespiteForgedTrailers(t *testing.T) {
 	}
 }
 
-// D55: a merge by hand that was seen, and taken back, is proposed again and merged: also if the branch was deleted, and the merge is not among
-// the last commits any more.
+// D55: a merge by hand that was seen, and taken back, is proposed again and merged: also if the branch was deleted, and the merge is not
+// among the last commits any more.
 func TestABranchIsMergedByHandAndTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, merge := range map[string]func(g *plainGit){
@@ -114,14 +114,15 @@ func TestADeletionThatWasNotHeardIsReported(t *testing.T) {
 	// The hook stands for a person: it deletes the branch while main is pushed.
 	g.hook("post-receive", "while read old new name; do [ $name != refs/heads/main ] || git update-ref -d refs/heads/"+branchOfRollout+"; done")
 	failure := w.run(driver.Deploy, in)
-	if last := w.branchStatuses(); failure != "" || !g.has() || !strings.Contains(last[len(last)-1], " merged; its branch was deleted by others in the moment of the merge") {
+	last := w.branchStatuses()
+	if failure != "" || !g.has() || !strings.Contains(last[len(last)-1], " merged; its branch was deleted by others in the moment of the merge") {
 		t.Errorf("failure %q, merged %t, reported %v", failure, g.has(), last)
 	}
 }
 
 func (g *plainGit) hook(name, text string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.dir, "hooks", name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(g.dir, "hooks", name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		g.t.Fatal(err)
 	}
 }
