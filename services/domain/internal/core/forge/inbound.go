@@ -150,7 +150,29 @@ type place struct {
 }
 
 // need is a status that a check follows from. One with a gap is never met: there is no commit that a status could be of.
-type need struct{ repository, commit, context, gap string }
+type need struct {
+	repository, commit, context, gap string
+	// ssh is that the repository is known over SSH, whose name says nothing of the port that its pages have.
+	ssh bool
+}
+
+// of reports whether a repository that a forge reports about, or that a check names, is the one that is needed.
+func (n need) of(reported string) bool {
+	if n.ssh {
+		reported = withoutPort(reported)
+		return reported != "" && reported == withoutPort(n.repository)
+	}
+	return reported == n.repository
+}
+
+// withoutPort is the name of a repository without the port of its host.
+func withoutPort(name string) string {
+	host, rest, _ := strings.Cut(name, "/")
+	if at := strings.LastIndexByte(host, ':'); at > strings.LastIndexByte(host, ']') {
+		host = host[:at]
+	}
+	return host + "/" + rest
+}
 
 func (n need) String() string {
 	if n.gap != "" {
@@ -255,8 +277,10 @@ func needed(pinned []core.PinnedCheck, commits []commit, gaps []string) (places 
 		only := strings.ToLower(of.Repository)
 		var own []need
 		for _, one := range commits {
-			if name := RepositoryName(one.repository); only == "" || name == only {
-				own = append(own, need{repository: name, commit: one.sha, context: cmp.Or(of.Context, c.Key)})
+			_, ssh, _ := sealing.ParseSSH(one.repository)
+			n := need{repository: RepositoryName(one.repository), commit: one.sha, context: cmp.Or(of.Context, c.Key), ssh: ssh}
+			if only == "" || n.of(only) {
+				own = append(own, n)
 			}
 		}
 		for _, gap := range gaps {
@@ -289,7 +313,7 @@ func conclude(needs []need, key string, received []Received) (core.CheckReport, 
 	for _, n := range needs {
 		latest := map[string]Received{} // by kind: a run and a status of one name both count
 		for _, r := range received {    // of each kind the latest is the last
-			if n.gap == "" && r.Commit == n.commit && r.Repository == n.repository && r.Context == n.context && permits(r.CheckKeys, key) {
+			if n.gap == "" && r.Commit == n.commit && n.of(r.Repository) && r.Context == n.context && permits(r.CheckKeys, key) {
 				latest[r.Kind] = r
 			}
 		}

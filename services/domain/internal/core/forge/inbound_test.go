@@ -146,3 +146,30 @@ func TestNamesOfRepositories(t *testing.T) {
 		}
 	}
 }
+
+// D48, D56: a commit that is known over SSH is confirmed by the forge whose pages are on another port; one that is known over HTTPS only by
+// its own.
+func TestAForgeOnAnotherPortConfirmsWhatIsKnownOverSSH(t *testing.T) {
+	t.Parallel()
+	sha := strings.Repeat("a", 40)
+	for _, c := range []struct {
+		repository, config string
+		green              bool
+	}{
+		{"ssh://git@git.test:2222/shop/api.git", "", true},
+		{"git@git.test:shop/api", `{"repository":"git.test:8443/shop/api"}`, true},
+		{"https://git.test:8443/shop/api", "", true},
+		{"https://git.test/shop/api", "", false},
+		{"git@git.test:shop/other", "", false},
+		{"git@other.test:shop/api", "", false},
+	} {
+		check := core.PinnedCheck{Check: core.Check{Key: "ci", Kind: core.CheckStatus, Config: json.RawMessage(c.config)}}
+		places, needs := needed([]core.PinnedCheck{check}, []commit{{repository: c.repository, sha: sha}}, nil)
+		r, _ := conclude(needs[places[0]], "ci", []Received{
+			{Report: Report{Repository: RepositoryName("https://git.test:8443/shop/api"), Commit: sha, Context: "ci", Phase: core.CheckSuccess}},
+		})
+		if green := r.Phase == core.CheckSuccess; green != c.green {
+			t.Errorf("%s: found %s: %s; want it green: %t", c.repository, r.Phase, r.Description, c.green)
+		}
+	}
+}

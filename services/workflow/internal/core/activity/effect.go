@@ -180,7 +180,7 @@ func (p Place) coversFile(touched Place) int {
 	if p.Repository == AnyRepository {
 		return 1
 	}
-	if p.Repository == "" || SameRepository(p.Repository) != SameRepository(touched.Repository) {
+	if p.Repository == "" || !sameRepository(p.Repository, touched.Repository) {
 		return 0
 	}
 	if p.Branch != "" && strings.TrimPrefix(p.Branch, "refs/heads/") != strings.TrimPrefix(touched.Branch, "refs/heads/") {
@@ -200,7 +200,7 @@ func (p Place) coversFile(touched Place) int {
 // it is about the branches that a program commits to. Forges may compare names without case.
 func (p Place) HasProposals(touched Place) bool {
 	branch := strings.ToLower(strings.TrimPrefix(p.Branch, "refs/heads/"))
-	same := p.Repository == AnyRepository || SameRepository(p.Repository) == SameRepository(touched.Repository)
+	same := p.Repository == AnyRepository || sameRepository(p.Repository, touched.Repository)
 	return same && strings.HasPrefix(branch, ProposalPrefix)
 }
 
@@ -237,22 +237,12 @@ func hostOf(u *url.URL) string {
 		host = address.Unmap().WithZone("").String()
 	}
 	if u.Scheme == sealing.SchemeSSH {
-		return overHTTPS(host)
+		return host // the port of SSH says nothing of where the repositories are
 	}
 	if port := strings.TrimLeft(u.Port(), "0"); port != "" && port != "443" && port != "80" {
 		host += ":" + port
 	}
 	return host
-}
-
-// SameRepository returns a form of a repository's URL that is the same for all spellings that forges accept, and over SSH.
-func SameRepository(raw string) string {
-	u, err := repositoryURL(raw)
-	if err != nil {
-		return raw
-	}
-	// Forges compare paths without case.
-	return hostOf(u) + strings.TrimSuffix(strings.ToLower(path.Clean("/"+u.Path)), ".git")
 }
 
 // String is the place as messages have it.

@@ -23,17 +23,24 @@ func (p Place) Ambiguous(places []Place) string {
 	if err != nil {
 		return "its URL cannot be read"
 	}
-	host, escaped := hostOf(u), spelling(u)
+	named, escaped := repositoryOf(u), spelling(u)
 	odd, literal := unclear(escaped), false
-	byName, byPart := false, false
+	byName, byPart, byHome, byEnd := false, false, false, false
 	for _, other := range places {
 		of, err := repositoryURL(other.URL + other.Repository) // a place has one of them
 		if err != nil || of.Host == "" || (other.Repository != "") != (p.Repository != "") {
 			continue
 		}
-		if hostOf(of) != host {
+		place := repositoryOf(of)
+		if !named.sameHost(place) {
 			byName = byName || !isAddress(of.Hostname())
 			continue
+		}
+		if p.Repository != "" && named.same(place) {
+			literal = literal || !odd
+		} else if p.Repository != "" {
+			byHome = byHome || named.home()
+			byEnd = byEnd || named.endsAs(place)
 		}
 		part := strings.TrimSuffix(spelling(of), "/")
 		byPart = byPart || part != ""
@@ -42,8 +49,12 @@ func (p Place) Ambiguous(places []Place) string {
 		}
 	}
 	switch {
+	case byEnd:
+		return "over SSH it may be the repository of another place, whose path ends in the same way; use the https URL"
 	case literal:
 		return ""
+	case byHome:
+		return "its path begins at the home of a user (~), and which repository that is is not known here; use the https URL, or a path without ~"
 	case odd && byPart:
 		return "its URL can be read in several ways (an escaped slash, backslash, dot, percent sign or semicolon in the path); spell it plainly"
 	case byName && isAddress(u.Hostname()):
@@ -60,15 +71,6 @@ func repositoryURL(raw string) (*url.URL, error) {
 		return place.URL, nil
 	}
 	return url.Parse(raw) //nolint:wrapcheck // its callers have no use for the text
-}
-
-// overHTTPS is the host that has the same repositories over HTTPS as a host has over SSH. The port of SSH says nothing of which they are.
-func overHTTPS(host string) string {
-	switch host {
-	case "ssh.github.com", "altssh.gitlab.com", "altssh.bitbucket.org": // for networks that let only port 443 through
-		_, host, _ = strings.Cut(host, ".")
-	}
-	return host
 }
 
 // spelling is the path of a URL as it is sent, in lower case.
