@@ -144,8 +144,8 @@ func Classify(err error, reference fmt.Stringer) error {
 	}
 	t, ok := errors.AsType[*transport.Error](err)
 	if !ok {
-		if silent(err) {
-			return fault.New(fault.Unavailable, "%s: the registry does not answer: %w", reference, err)
+		if silent(err) && !tokenless(err) {
+			return fault.Because(err, fault.Unavailable, "%s: the registry does not answer%s", reference, network(err))
 		}
 		return fault.New(fault.Unavailable, "%s: %w", reference, Unusable{err})
 	}
@@ -161,14 +161,70 @@ func Classify(err error, reference fmt.Stringer) error {
 	}
 }
 
-// Unusable is the error for a registry whose answer violates the OCI distribution specification.
+// Unusable is the error for a registry whose answer violates the OCI distribution specification. The client's text is not in it: that has
+// parts of the answer, which may repeat the login.
 type Unusable struct{ Err error }
 
 // Error returns the message.
-func (u Unusable) Error() string { return "the registry's answer cannot be used: " + u.Err.Error() }
+func (u Unusable) Error() string {
+	text := "the registry's answer cannot be used"
+	if what := Problem(u.Err); what != "" {
+		text += ": " + what
+	}
+	return text
+}
 
 // Unwrap returns what was wrong with the answer.
 func (u Unusable) Unwrap() error { return u.Err }
+
+// noToken begins the client's text about what issues tokens and has issued none. All of the answer follows.
+const noToken = "no token in bearer response"
+
+func tokenless(err error) bool { return strings.Contains(err.Error(), noToken) }
+
+// Problem is what is wrong with an answer, without any part of it; empty where that is not known.
+func Problem(err error) string {
+	text := err.Error()
+	for _, known := range [][2]string{
+		{noToken, "what issues its tokens has issued no token that can be read"},
+		{"does not match requested digest", "its content is not that of the digest"},
+		{"error verifying Digest", "its content is not that of the digest"},
+		{"error verifying sha", "its content is not that of the digest"},
+		{"error verifying size", "its content is not of the size that was said"},
+		{"error verifying Size", "its content is not of the size that was said"},
+		{"does not match expected size", "its content is not of the size that was said"},
+		{"response did not include", "it has no type, length or digest of the content in its header"},
+		{"unsupported MediaType", "its content is of a type that is not known"},
+		{"www-authenticate", "it does not say where its tokens are issued"},
+		{"challenge scheme", "it wants a login of a kind that is not known"},
+		{"realm ", "its tokens are issued at an address that is not used"},
+		{"link header", "the address of its next page cannot be read"},
+		{"pagination URL", "its next page is at another host"},
+		{"private or link-local", "it leads to a network that is not reached"},
+		{"invalid character", "it is no JSON that can be read"},
+		{"unexpected end of JSON", "it is no JSON that can be read"},
+		{"cannot unmarshal", "its JSON has another form"},
+		{"hash", "it has a digest that cannot be read"},
+	} {
+		if strings.Contains(text, known[0]) {
+			return known[1]
+		}
+	}
+	return ""
+}
+
+// network is what the network says of an answer that has not come, without the addresses of requests: a redirect may have anything in its.
+func network(err error) string {
+	for _, known := range []error{context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, io.EOF} {
+		if errors.Is(err, known) {
+			return ": " + known.Error()
+		}
+	}
+	if of, ok := errors.AsType[*net.OpError](err); ok {
+		return ": " + of.Error()
+	}
+	return ""
+}
 
 // silent reports whether there was no answer, or only the beginning of one.
 func silent(err error) bool {

@@ -256,7 +256,11 @@ func classify(err error, ref name.Reference) error {
 	if !fault.Is(classed, fault.Unavailable) || passing(err) {
 		return classed
 	}
-	return fault.Because(fmt.Errorf("%w: %w", ErrAltered, err), fault.Invalid, "%s: the answer is not what was asked for: %v", ref, err)
+	text := fmt.Sprintf("%s: the answer is not what was asked for", ref)
+	if what := ociauth.Problem(err); what != "" { // the client's text has parts of the answer
+		text += ": " + what
+	}
+	return fault.Because(fmt.Errorf("%w: %w", ErrAltered, err), fault.Invalid, "%s", text)
 }
 
 // passing reports whether a retry may help.

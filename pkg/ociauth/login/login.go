@@ -85,8 +85,9 @@ func places(repository name.Repository) []*url.URL {
 }
 
 // Find is the credential for a repository: that of the name or, without one, of those of the organization that may be sent there the one
-// with the longest URL, also if it was revoked. It is nil for none, without a name only. The errors are Denied, Unauthenticated, and Unavailable if a
-// retry may help: never NotFound, which is what a registry says of images.
+// with the longest URL, also if it was revoked; of several, one that is in force, then the first by name. It is nil for none, without a name
+// only. The errors are Denied, Unauthenticated, and Unavailable if a retry may help: never
+// NotFound, which is what a registry says of images.
 func (l *Logins) Find(ctx context.Context, organization int64, named string, repository name.Repository) (*Use, error) {
 	if l == nil || l.d.Book == nil || organization == 0 {
 		if named != "" {
@@ -126,10 +127,12 @@ func (l *Logins) best(ctx context.Context, organization int64, repository name.R
 	var best *book.Credential
 	var at *url.URL
 	longest := 0
+	slices.SortStableFunc(all, func(a, b book.Credential) int { return strings.Compare(a.Name, b.Name) })
 	for i, c := range all {
 		for _, place := range places(repository) {
 			for _, prefix := range c.URLPrefixes {
-				if len(prefix) > longest && sealing.Covers([]string{prefix}, place) {
+				longer := len(prefix) > longest || len(prefix) == longest && best != nil && best.Revoked && !c.Revoked
+				if longer && sealing.Covers([]string{prefix}, place) {
 					best, at, longest = &all[i], place, len(prefix)
 				}
 			}
