@@ -172,12 +172,12 @@ func (s *sourceSet) pull(ctx context.Context, domain events.Asker) error {
 // pullCredentials makes the stored credentials equal to the domain's. A pull that fails halfway removes nothing, and a domain service of an
 // earlier release has none.
 func (s *sourceSet) pullCredentials(ctx context.Context, domain events.Asker) error {
-	at := s.clock.Now().Truncate(time.Microsecond) // the precision of PostgreSQL
+	pull := s.credentials.Begin(ctx)
 	all, known, err := events.PullCredentials(ctx, domain)
 	if err != nil || !known {
 		return err
 	}
-	return s.credentials.Replace(ctx, at, all)
+	return s.credentials.Replace(ctx, pull, all)
 }
 
 // understand returns a source in the form in which it is polled. One of a kind that this release does not know is stored and shown, and a

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,9 +24,9 @@ type Credentials struct {
 	pool *pgxpool.Pool
 
 	mu sync.Mutex
-	// known is by organization, in order; nil before they were read. at is the pull that they are of.
-	known map[int64][]book.Credential
-	at    time.Time
+	// known is by organization, in the order of names; nil before they were read. at is the pull that they are of, of begun ones.
+	known     map[int64][]book.Credential
+	begun, at uint64
 }
 
 var _ book.Store = (*Credentials)(nil)
@@ -32,11 +34,31 @@ var _ book.Store = (*Credentials)(nil)
 // NewCredentials returns a store of credentials.
 func NewCredentials(pool *pgxpool.Pool) *Credentials { return &Credentials{pool: pool} }
 
-// Replace stores the credentials of a whole pull, and removes all others.
-func (c *Credentials) Replace(ctx context.Context, pulled time.Time, all map[int64]book.Credential) error {
+// Pull is one pull of credentials: its place among those of this process, and among those of all replicas. No clock decides, since one may be
+// set back.
+type Pull struct {
+	here    uint64
+	overall int64
+	err     error
+}
+
+// Begin begins a pull, before the domain is asked. While the database does not answer, it has a place in this process only.
+func (c *Credentials) Begin(ctx context.Context) Pull {
+	c.mu.Lock()
+	c.begun++
+	p := Pull{here: c.begun}
+	c.mu.Unlock()
+	p.overall, p.err = query.New(c.pool).BeginPull(ctx)
+	return p
+}
+
+// Replace stores the credentials of a whole pull, and removes all others, unless a pull that began later was stored.
+func (c *Credentials) Replace(ctx context.Context, p Pull, all map[int64]book.Credential) error {
 	params := make([]query.PutCredentialParams, 0, len(all))
 	known := map[int64][]book.Credential{}
-	for id, one := range all {
+	ids := slices.Sorted(maps.Keys(all))
+	for _, id := range ids {
+		one := all[id]
 		proof, err := json.Marshal(one.Proof)
 		if err != nil {
 			return fmt.Errorf("encode the proof of credential %d: %w", id, err)
@@ -44,16 +66,24 @@ func (c *Credentials) Replace(ctx context.Context, pulled time.Time, all map[int
 		known[one.Organization] = append(known[one.Organization], one)
 		params = append(params, query.PutCredentialParams{
 			ID: id, OrganizationID: one.Organization, Name: one.Name, Version: int32(one.Version), UrlPrefixes: one.URLPrefixes,
-			Username: one.Username, Proof: proof, Reference: one.Reference, Sealed: one.Sealed, Revoked: one.Revoked, PulledAt: pulled,
+			Username: one.Username, Proof: proof, Reference: one.Reference, Sealed: one.Sealed, Revoked: one.Revoked,
 		})
 	}
+	inOrder(known)
 	// In memory first: a revoked one must not be used because the database does not answer.
 	c.mu.Lock()
-	if !pulled.Before(c.at) {
-		c.known, c.at = known, pulled
+	if p.here > c.at {
+		c.known, c.at = known, p.here
 	}
 	c.mu.Unlock()
+	if p.err != nil {
+		return pg.Classify(p.err, "begin to store the credentials")
+	}
 	return pg.InTx(ctx, c.pool, func(tx pgx.Tx) error {
+		latest, err := query.New(tx).StorePull(ctx, p.overall)
+		if err != nil || latest == 0 {
+			return pg.Classify(err, "store the pull of credentials")
+		}
 		var failed error
 		query.New(tx).PutCredential(ctx, params).Exec(func(i int, err error) {
 			if err != nil && failed == nil {
@@ -63,8 +93,15 @@ func (c *Credentials) Replace(ctx context.Context, pulled time.Time, all map[int
 		if failed != nil {
 			return failed
 		}
-		return pg.Classify(query.New(tx).DropCredentials(ctx, pulled), "remove credentials that no longer exist")
+		return pg.Classify(query.New(tx).DropCredentials(ctx, ids), "remove credentials that no longer exist")
 	})
+}
+
+// inOrder sorts credentials by their names.
+func inOrder(known map[int64][]book.Credential) {
+	for _, all := range known {
+		slices.SortFunc(all, func(a, b book.Credential) int { return strings.Compare(a.Name, b.Name) })
+	}
 }
 
 // of are those of an organization, as pulled last, or as stored when the process has pulled none yet.
@@ -91,6 +128,7 @@ func (c *Credentials) of(ctx context.Context, organization int64) ([]book.Creden
 			Reference: r.Reference, Sealed: r.Sealed, Revoked: r.Revoked,
 		})
 	}
+	inOrder(known)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {

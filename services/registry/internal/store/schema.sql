@@ -11,11 +11,21 @@ CREATE TABLE credential (
     reference text NOT NULL,
     sealed bytea,
     revoked boolean NOT NULL,
-    pulled_at timestamp with time zone NOT NULL,
     CONSTRAINT credential_pkey PRIMARY KEY (id)
 );
 COMMENT ON COLUMN credential.proof IS
     'How the client proves itself other than by sending the value. It has no secret.';
+
+CREATE TABLE credential_pull (
+    one boolean NOT NULL DEFAULT true,
+    begun bigint NOT NULL DEFAULT 0,
+    stored bigint NOT NULL DEFAULT 0,
+    pulled_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT credential_pull_pkey PRIMARY KEY (one),
+    CONSTRAINT credential_pull_one_check CHECK (one)
+);
+COMMENT ON TABLE credential_pull IS
+    'How many pulls of credentials have begun, in all replicas, and which of them is stored.';
 
 CREATE TABLE hint (
     id uuid NOT NULL,

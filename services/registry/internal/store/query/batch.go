@@ -19,8 +19,8 @@ var (
 )
 
 const putCredential = `-- name: PutCredential :batchexec
-INSERT INTO credential (id, organization_id, name, version, url_prefixes, username, proof, reference, sealed, revoked, pulled_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO credential (id, organization_id, name, version, url_prefixes, username, proof, reference, sealed, revoked)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (id) DO UPDATE
 SET organization_id = excluded.organization_id,
     name            = excluded.name,
@@ -30,9 +30,11 @@ SET organization_id = excluded.organization_id,
     proof           = excluded.proof,
     reference       = excluded.reference,
     sealed          = excluded.sealed,
-    revoked         = excluded.revoked,
-    pulled_at       = excluded.pulled_at
-WHERE credential.pulled_at <= excluded.pulled_at
+    revoked         = excluded.revoked
+WHERE (credential.organization_id, credential.name, credential.version, credential.url_prefixes, credential.username, credential.proof,
+       credential.reference, credential.sealed, credential.revoked)
+    IS DISTINCT FROM (excluded.organization_id, excluded.name, excluded.version, excluded.url_prefixes, excluded.username, excluded.proof,
+       excluded.reference, excluded.sealed, excluded.revoked)
 `
 
 type PutCredentialBatchResults struct {
@@ -52,10 +54,8 @@ type PutCredentialParams struct {
 	Reference      string
 	Sealed         []byte
 	Revoked        bool
-	PulledAt       time.Time
 }
 
-// A pull that began earlier does not replace what a later one has stored.
 func (q *Queries) PutCredential(ctx context.Context, arg []PutCredentialParams) *PutCredentialBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -70,7 +70,6 @@ func (q *Queries) PutCredential(ctx context.Context, arg []PutCredentialParams) 
 			a.Reference,
 			a.Sealed,
 			a.Revoked,
-			a.PulledAt,
 		}
 		batch.Queue(putCredential, vals...)
 	}

@@ -7,11 +7,21 @@ package query
 
 import (
 	"context"
-	"time"
 )
 
+const beginPull = `-- name: BeginPull :one
+UPDATE credential_pull SET begun = begun + 1 RETURNING begun
+`
+
+func (q *Queries) BeginPull(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, beginPull)
+	var begun int64
+	err := row.Scan(&begun)
+	return begun, err
+}
+
 const credentials = `-- name: Credentials :many
-SELECT id, organization_id, name, version, url_prefixes, username, proof, reference, sealed, revoked, pulled_at FROM credential ORDER BY id
+SELECT id, organization_id, name, version, url_prefixes, username, proof, reference, sealed, revoked FROM credential ORDER BY id
 `
 
 func (q *Queries) Credentials(ctx context.Context) ([]Credential, error) {
@@ -34,7 +44,6 @@ func (q *Queries) Credentials(ctx context.Context) ([]Credential, error) {
 			&i.Reference,
 			&i.Sealed,
 			&i.Revoked,
-			&i.PulledAt,
 		); err != nil {
 			return nil, err
 		}
@@ -47,10 +56,23 @@ func (q *Queries) Credentials(ctx context.Context) ([]Credential, error) {
 }
 
 const dropCredentials = `-- name: DropCredentials :exec
-DELETE FROM credential WHERE pulled_at < $1::timestamptz
+DELETE FROM credential WHERE NOT id = ANY($1::bigint[])
 `
 
-func (q *Queries) DropCredentials(ctx context.Context, before time.Time) error {
-	_, err := q.db.Exec(ctx, dropCredentials, before)
+func (q *Queries) DropCredentials(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, dropCredentials, ids)
 	return err
+}
+
+const storePull = `-- name: StorePull :execrows
+UPDATE credential_pull SET stored = $1, pulled_at = now() WHERE stored < $1
+`
+
+// The replicas wait for each other here; it is none if a later pull was stored.
+func (q *Queries) StorePull(ctx context.Context, number int64) (int64, error) {
+	result, err := q.db.Exec(ctx, storePull, number)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -21,7 +21,14 @@ type Credential struct {
 	Reference string
 	Sealed    []byte
 	Revoked   bool
-	PulledAt  time.Time
+}
+
+// How many pulls of credentials have begun, in all replicas, and which of them is stored.
+type CredentialPull struct {
+	One      bool
+	Begun    int64
+	Stored   int64
+	PulledAt time.Time
 }
 
 type Hint struct {
