@@ -16,9 +16,9 @@ type metrics struct {
 func newMetrics(b *Budget) *metrics {
 	m := &metrics{}
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "lockstep_git_refusals_total", Help: "Fetches refused because of a limit: memory, transfer, inflated or objects.",
+		Name: "lockstep_git_refusals_total", Help: "Fetches refused because of a limit: memory, transfer, inflated, objects or messages.",
 	}, []string{"limit"})
-	for _, limit := range []string{"memory", "transfer", "inflated", "objects"} {
+	for _, limit := range []string{"memory", "transfer", "inflated", "objects", "messages"} {
 		m.refused.WithLabelValues(limit)
 	}
 	m.all = []prometheus.Collector{

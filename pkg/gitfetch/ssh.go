@@ -36,6 +36,8 @@ type SSH struct {
 
 	mu   sync.Mutex
 	conn *sshConn
+	// accounted is the share that has the memory of the connection.
+	accounted *Share
 }
 
 var _ transport.Transport = (*SSH)(nil)
@@ -68,6 +70,20 @@ func (s *SSH) server() string {
 		return s.Host
 	}
 	return net.JoinHostPort(s.Host, s.Port)
+}
+
+// account takes the memory of a connection from a share, once.
+func (s *SSH) account(share *Share) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.accounted == share {
+		return nil
+	}
+	if err := share.Use(sshWindow); err != nil {
+		return err
+	}
+	s.accounted = share
+	return nil
 }
 
 // connect is the connection, which is opened if there is none yet, or anew. It ends with the context.

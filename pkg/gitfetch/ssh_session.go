@@ -55,20 +55,37 @@ func (x *sshExchange) counted(ctx context.Context) (io.ReadCloser, error) {
 	return &body{ReadCloser: x, share: share, stream: stream}, nil
 }
 
-// tail keeps the beginning of what a command reports beside its answer.
+// tail keeps the beginning of what a command reports beside its answer, and closes the connection to a server that reports without end.
 type tail struct {
+	share *Share
+	close func()
+
 	mu   sync.Mutex
 	kept []byte
+	all  int
 }
 
-// maxReported is how many bytes of it are kept.
-const maxReported = 2000
+const (
+	// maxReported is how many bytes of it are kept, and mostReported how many may come.
+	maxReported, mostReported = 2000, 64 << 10
+	// sshWindow is what a server may send before it is read: the library keeps so much of each command.
+	sshWindow = 2 << 20
+)
 
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, p[:min(len(p), maxReported-len(t.kept))]...)
+	t.all += len(p)
+	err := t.share.transfer(int64(len(p)))
+	if err == nil && t.all > mostReported {
+		err = t.share.refuse("messages", "the server sends messages of %d bytes or more beside its answer, expected at most %d", t.all, mostReported)
+	}
+	if err != nil {
+		t.close()
+		return 0, err
+	}
 	return len(p), nil
 }
 
@@ -94,16 +111,23 @@ func (t *tail) text() string {
 // begin runs the command, and reads the refs that it begins with.
 func (s *sshSession) begin(ctx context.Context) (*sshExchange, error) {
 	s.end()
+	share, ok := ctx.Value(shareKey{}).(*Share)
+	if !ok {
+		return nil, errWithoutShare
+	}
+	if err := s.of.account(share); err != nil {
+		return nil, err
+	}
 	conn, used, err := s.of.connect(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.run(conn)
+	x, err := s.run(conn, share)
 	if err != nil && used && ctx.Err() == nil { // some servers run one command with each connection
 		if conn, _, err = s.of.connect(ctx, true); err != nil {
 			return nil, err
 		}
-		x, err = s.run(conn)
+		x, err = s.run(conn, share)
 	}
 	if err != nil {
 		return nil, err
@@ -124,13 +148,13 @@ func (s *sshSession) begin(ctx context.Context) (*sshExchange, error) {
 }
 
 // run begins the command.
-func (s *sshSession) run(conn *sshConn) (*sshExchange, error) {
+func (s *sshSession) run(conn *sshConn, share *Share) (*sshExchange, error) {
 	conn.within(RequestTimeout)
 	session, err := conn.client.NewSession()
 	if err != nil {
 		return nil, sshError(fault.Unavailable, err, "%s opens no session", s.of.server())
 	}
-	x := &sshExchange{session: session, conn: conn, reported: &tail{}}
+	x := &sshExchange{session: session, conn: conn, reported: &tail{share: share, close: func() { _ = conn.wire.Close() }}}
 	session.Stderr = x.reported
 	x.in, err = session.StdinPipe()
 	if err == nil {
