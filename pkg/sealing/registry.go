@@ -59,11 +59,16 @@ func (p Proof) checkClouds(t Terms, wrong func(field, format string, args ...any
 	if t.Kind != Registry {
 		wrong("/kind", "found %.100s with ecr, gar or acr; expected registry", string(t.Kind))
 	}
-	if p.clouds() > 1 || t.Username != "" || !p.OAuth2.IsZero() || p.Certificate != (Certificate{}) || p.GitHubApp != (GitHubApp{}) {
-		wrong(at, "found more than one of username, ecr, gar, acr, oauth2, certificate and githubApp; expected one of them or none")
+	if p.clouds() > 1 || t.Username != "" || t.Header != "" || !p.OAuth2.IsZero() || p.Certificate != (Certificate{}) || p.GitHubApp != (GitHubApp{}) ||
+		p.SSHKey != (SSHKey{}) {
+		wrong(at, "found more than one of username, header, ecr, gar, acr, oauth2, certificate, githubApp and sshKey; expected one of them or none")
 	}
 	address := func(field, raw string) {
-		if problem := addressProblem(raw, ""); problem != "" {
+		problem := addressProblem(raw, "")
+		if u, err := ParseURL(raw, "http"); problem == "" && raw != "" && err == nil { // a token, and a secret, would go in clear
+			problem = fmt.Sprintf("found the scheme http; expected https, such as https://%s", u.Host)
+		}
+		if problem != "" {
 			wrong(field, "%s", problem)
 		}
 	}

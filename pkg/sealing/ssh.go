@@ -33,8 +33,9 @@ func (k SSHKey) check(t Terms, wrong func(field, format string, args ...any)) {
 	if t.Kind != Git {
 		wrong("/kind", "found %.100s with sshKey; expected git", string(t.Kind))
 	}
-	if !t.Proof.OAuth2.IsZero() || t.Proof.Certificate != (Certificate{}) || t.Proof.GitHubApp != (GitHubApp{}) {
-		wrong("/sshKey", "found it with oauth2, certificate or githubApp; expected it alone")
+	if !t.Proof.OAuth2.IsZero() || t.Proof.Certificate != (Certificate{}) || t.Proof.GitHubApp != (GitHubApp{}) || t.Header != "" ||
+		t.Proof.clouds() > 0 {
+		wrong("/sshKey", "found it with header, oauth2, certificate, githubApp, ecr, gar or acr; expected it alone")
 	}
 	if t.Username != "" && !sshUserForm.MatchString(t.Username) {
 		wrong("/username", "found %.100q with sshKey; expected the user that the server has you log in as, which is %s at most forges", t.Username, SSHUser)

@@ -20,8 +20,8 @@ import (
 // The bounds of a key of RSA, in bits: shorter ones are not safe, and a signature of a longer one takes too long.
 const minBits, maxBits = 2048, 8192
 
-// maxRounds is how many rounds a passphrase may take to be checked: ssh-keygen does 24, and the owner of a key chooses.
-const maxRounds = 128
+// maxRounds is how many rounds a passphrase may take to be checked: ssh-keygen does 16 or 24, and the owner of a key chooses.
+const maxRounds = 32
 
 const expected = "expected a private key as ssh-keygen makes it: Ed25519, ECDSA or RSA, in PEM"
 

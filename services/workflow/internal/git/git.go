@@ -60,6 +60,8 @@ type Forge struct {
 	// dial reaches servers of SSH, and handshake is how long they may take for it; 0 for as long as package gitfetch has it.
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	handshake time.Duration
+	// keys are those of SSH that were read.
+	keys keys
 	// rest reaches the interfaces of forges.
 	rest   *http.Client
 	budget *gitfetch.Budget

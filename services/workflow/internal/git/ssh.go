@@ -57,7 +57,7 @@ func (f *Forge) overSSH(ctx context.Context, organization int64, repoURL string)
 		return nil, err
 	}
 	conceal(ctx, value)
-	key, err := sshkey.Read(value)
+	key, err := f.keys.read(value)
 	if err != nil { // of a reference: what is sealed was checked before
 		return nil, fault.New(fault.Unauthenticated, "the credential %q has no key that can be used: %s", found.Name, fault.Public(err))
 	}

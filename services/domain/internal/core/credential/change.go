@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -43,6 +44,9 @@ type NewCredential struct {
 
 // Create makes a credential. The name of a revoked one may be given again.
 func (u *UseCases) Create(ctx context.Context, a core.Actor, n NewCredential) (Credential, error) {
+	if err := a.May(core.ActionCreateCredential); err != nil { // before the value is checked, which takes long for a passphrase
+		return Credential{}, err
+	}
 	n.Organization, n.Version = a.Organization, 1
 	if err := u.check(n.Terms, n.NewValue, n.Check()...); err != nil {
 		return Credential{}, err
@@ -79,17 +83,18 @@ func (u *UseCases) Create(ctx context.Context, a core.Actor, n NewCredential) (C
 
 // Rotate gives a credential another value, which the next use gets. What it is bound to stays.
 func (u *UseCases) Rotate(ctx context.Context, a core.Actor, name string, n NewValue) (Credential, error) {
+	checked, err := u.checkRotation(ctx, a, name, n)
+	if err != nil {
+		return Credential{}, err
+	}
 	var rotated Credential
-	err := core.By(ctx, u.store, a, core.ActionRotateCredential, func(ctx context.Context, tx Tx) error {
+	err = core.By(ctx, u.store, a, core.ActionRotateCredential, func(ctx context.Context, tx Tx) error {
 		before, err := u.locked(ctx, tx, name)
 		if err != nil {
 			return err
 		}
-		if !before.Proof.Known() {
-			return fault.New(fault.Refused, "credential %q was made by a later version of Lockstep; rotate it once all replicas of the domain service are of that version", name)
-		}
-		if err := u.check(before.Terms, n); err != nil { // what a value has to be depends on what it is bound to
-			return err
+		if before.Kind != checked.Kind || !reflect.DeepEqual(before.Proof, checked.Proof) {
+			return fault.New(fault.Conflict, "credential %q was made anew meanwhile; look at it and try again", name)
 		}
 		next := before
 		next.Version++
@@ -102,27 +107,59 @@ func (u *UseCases) Rotate(ctx context.Context, a core.Actor, name string, n NewV
 	return shown(rotated), err
 }
 
+// checkRotation checks another value of a credential, and returns the terms that it was checked against: what a value has to be depends on
+// them. It holds no lock meanwhile, since a passphrase takes long.
+func (u *UseCases) checkRotation(ctx context.Context, a core.Actor, name string, n NewValue) (sealing.Terms, error) {
+	if err := a.May(core.ActionRotateCredential); err != nil {
+		return sealing.Terms{}, err
+	}
+	all, err := u.store.Credentials(ctx, a.Organization)
+	if err != nil {
+		return sealing.Terms{}, err
+	}
+	at := slices.IndexFunc(all, func(c Credential) bool { return c.Name == name })
+	if at < 0 {
+		return sealing.Terms{}, missing(name)
+	}
+	c := all[at]
+	switch {
+	case c.RevokedAt != nil:
+		return sealing.Terms{}, revoked(c)
+	case !c.Proof.Known():
+		return sealing.Terms{}, fault.New(fault.Refused, "credential %q was made by a later version of Lockstep; rotate it once all replicas of the domain service are of that version", name)
+	}
+	return c.Terms, u.check(c.Terms, n)
+}
+
+func missing(name string) error {
+	return fault.New(fault.NotFound, "credential %.100q does not exist", name)
+}
+
+func revoked(c Credential) error {
+	return fault.New(fault.Refused, "credential %q was revoked at %s; create it again to use the name", c.Name, c.RevokedAt.UTC().Format(time.RFC3339))
+}
+
 // Revoke ends a credential: its value is deleted, and uses of its name fail.
 func (u *UseCases) Revoke(ctx context.Context, a core.Actor, name, reason string) (Credential, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return Credential{}, err
 	}
-	var revoked Credential
+	var ended Credential
 	err := core.By(ctx, u.store, a, core.ActionRevokeCredential, func(ctx context.Context, tx Tx) error {
 		before, err := u.locked(ctx, tx, name)
 		if err != nil {
 			return err
 		}
 		now := u.clock.Now()
-		revoked = before
-		revoked.Reference, revoked.Sealed, revoked.Key, revoked.RevokedAt = "", nil, 0, &now
-		if revoked, err = u.save(ctx, tx, a, revoked, now); err != nil {
+		ended = before
+		ended.Reference, ended.Sealed, ended.Key, ended.RevokedAt = "", nil, 0, &now
+		if ended, err = u.save(ctx, tx, a, ended, now); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, change(core.ActionRevokeCredential, revoked, reason), state(before), state(revoked))
+		return core.Record(ctx, tx, a, change(core.ActionRevokeCredential, ended, reason), state(before), state(ended))
 	})
-	u.hint(revoked.Kind, err)
-	return shown(revoked), err
+	u.hint(ended.Kind, err)
+	return shown(ended), err
 }
 
 // locked is a credential that was not revoked.
@@ -130,9 +167,9 @@ func (u *UseCases) locked(ctx context.Context, tx Tx, name string) (Credential, 
 	c, err := tx.LockCredential(ctx, name)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return c, fault.New(fault.NotFound, "credential %.100q does not exist", name)
+		return c, missing(name)
 	case err == nil && c.RevokedAt != nil:
-		return c, fault.New(fault.Refused, "credential %q was revoked at %s; create it again to use the name", name, c.RevokedAt.UTC().Format(time.RFC3339))
+		return c, revoked(c)
 	}
 	return c, err
 }

@@ -6,9 +6,10 @@ ALTER TABLE cd_credentials
     ADD CONSTRAINT cd_credentials_kind_is_known CHECK (kind IN ('git', 'http', 'registry')),
     DROP CONSTRAINT cd_credentials_proof_is_an_object,
     ADD CONSTRAINT cd_credentials_proof_is_an_object CHECK (jsonb_typeof(proof) = 'object' AND (proof = '{}' OR CASE kind
-        WHEN 'registry' THEN proof ?| '{ecr,gar,acr}'
+        WHEN 'registry' THEN (proof ? 'ecr')::int + (proof ? 'gar')::int + (proof ? 'acr')::int = 1
+            AND NOT proof ?| '{oauth2,certificate,github_app,ssh_key}'
         WHEN 'http' THEN NOT proof ?| '{github_app,ssh_key,ecr,gar,acr}'
-        ELSE (proof ? 'github_app') <> (proof ? 'ssh_key') END));
+        ELSE (proof ? 'github_app') <> (proof ? 'ssh_key') AND NOT proof ?| '{ecr,gar,acr}' END));
 COMMENT ON COLUMN cd_credentials.proof IS 'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, ssh_key with the servers that are known, or ecr, gar and acr with accounts of clouds. It has no secret.';
 CREATE INDEX cd_credentials_of_registries ON cd_credentials (id) WHERE kind = 'registry';
 
