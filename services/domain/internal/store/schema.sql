@@ -884,9 +884,9 @@ CREATE TABLE cd_credentials (
     CONSTRAINT cd_credentials_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_credentials_proof_is_an_object CHECK (((jsonb_typeof(proof) = 'object'::text) AND ((proof = '{}'::jsonb) OR
 CASE kind
-    WHEN 'registry'::text THEN (NOT (proof ?| ARRAY['oauth2'::text, 'certificate'::text, 'github_app'::text]))
-    WHEN 'http'::text THEN (NOT (proof ?| ARRAY['github_app'::text, 'ecr'::text, 'gar'::text, 'acr'::text]))
-    ELSE (NOT (proof ?| ARRAY['oauth2'::text, 'certificate'::text, 'ecr'::text, 'gar'::text, 'acr'::text]))
+    WHEN 'registry'::text THEN ((((((proof ? 'ecr'::text))::integer + ((proof ? 'gar'::text))::integer) + ((proof ? 'acr'::text))::integer) = 1) AND (NOT (proof ?| '{oauth2,certificate,github_app,ssh_key}'::text[])))
+    WHEN 'http'::text THEN (NOT (proof ?| '{github_app,ssh_key,ecr,gar,acr}'::text[]))
+    ELSE (((proof ? 'github_app'::text) <> (proof ? 'ssh_key'::text)) AND (NOT (proof ?| '{ecr,gar,acr}'::text[])))
 END))),
     CONSTRAINT cd_credentials_sealed_is_bounded CHECK ((octet_length(sealed) <= 98304)),
     CONSTRAINT cd_credentials_value_is_one CHECK (
@@ -909,7 +909,7 @@ COMMENT ON COLUMN cd_credentials.expires_at IS
 COMMENT ON COLUMN cd_credentials.key_id IS
     'The key of the keyset that the value is sealed with; 0 for none.';
 COMMENT ON COLUMN cd_credentials.proof IS
-    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, or ecr, gar and acr with accounts of clouds. It has no secret.';
+    'How the client proves itself other than by sending the value: oauth2 with where tokens are issued, certificate with the authorities of servers, github_app with its numbers, ssh_key with the servers that are known, or ecr, gar and acr with accounts of clouds. It has no secret.';
 COMMENT ON COLUMN cd_credentials.reference IS
     'Refers to the value; empty for a sealed one, and once it was revoked.';
 COMMENT ON COLUMN cd_credentials.sealed IS
