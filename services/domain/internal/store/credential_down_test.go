@@ -8,7 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store"
 )
 
-// D56: the way back takes credentials of every kind: a registry's is revoked, and the name stays; a key of SSH stays until its own migration
+// D56: a rollback takes credentials of every kind: a registry's is revoked, and the name stays; a key of SSH stays until its own migration
 // is taken back.
 func TestCredentialsOfEveryKindGoDown(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestCredentialsOfEveryKindGoDown(t *testing.T) {
 		}
 		_, down, found := strings.Cut(string(text), "-- +goose Down\n")
 		if !found {
-			t.Fatalf("%s has no way back", name)
+			t.Fatalf("%s has no rollback", name)
 		}
 		sql += down + check
 	}

@@ -2,7 +2,7 @@
 UPDATE credential_pull SET begun = begun + 1 RETURNING begun;
 
 -- name: StorePull :execrows
--- The replicas wait for each other here; it is none if a later pull was stored.
+-- The replicas wait for each other here. No row is changed if a later pull was stored.
 UPDATE credential_pull SET stored = @number, pulled_at = now() WHERE stored < @number;
 
 -- name: PutCredential :batchexec

@@ -68,7 +68,7 @@ const storePull = `-- name: StorePull :execrows
 UPDATE credential_pull SET stored = $1, pulled_at = now() WHERE stored < $1
 `
 
-// The replicas wait for each other here; it is none if a later pull was stored.
+// The replicas wait for each other here. No row is changed if a later pull was stored.
 func (q *Queries) StorePull(ctx context.Context, number int64) (int64, error) {
 	result, err := q.db.Exec(ctx, storePull, number)
 	if err != nil {
