@@ -22,7 +22,8 @@ type CredentialChanged struct {
 	Header string `json:"header,omitempty" jsonschema:"maxLength=255"`
 	// Forge is the interface that its repositories are read and written through; absent for Git's own protocol.
 	Forge string `json:"forge,omitempty" jsonschema:"maxLength=63"`
-	// Proof is how the client proves itself other than by sending the value: oauth2, certificate, github_app, ssh_key, ecr, gar or acr; absent for none of them.
+	// Proof is how the client proves itself other than by sending the value: oauth2, certificate, github_app, ssh_key, ecr, gar or acr;
+	// absent for none of them.
 	Proof json.RawMessage `json:"proof,omitempty" jsonschema:"type=object"`
 	// Reference refers to the value; absent for a sealed value, and once it was revoked.
 	Reference string `json:"reference,omitempty" jsonschema:"maxLength=1000"`

@@ -62,7 +62,9 @@ type sshConn struct {
 }
 
 // within bounds how long what follows may take.
-func (c *sshConn) within(limit time.Duration) { _ = c.wire.SetDeadline(time.Now().Add(limit)) }
+func (c *sshConn) within(limit time.Duration) {
+	_ = c.wire.SetDeadline(time.Now().Add(limit)) //nolint:forbidigo // the deadline of a connection is one of the system's clock
+}
 
 // server is the server as messages have it.
 func (s *SSH) server() string {

@@ -72,7 +72,8 @@ func (p Proof) MarshalJSON() ([]byte, error) {
 
 // IsZero reports whether the value itself is sent.
 func (p Proof) IsZero() bool {
-	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{} && p.SSHKey == SSHKey{} && p.clouds() == 0
+	return p.Known() && p.OAuth2.IsZero() && p.Certificate == Certificate{} && p.GitHubApp == GitHubApp{} && p.SSHKey == SSHKey{} &&
+		p.clouds() == 0
 }
 
 // OAuth2 is a client of a server that issues tokens.

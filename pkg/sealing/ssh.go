@@ -86,8 +86,8 @@ var (
 	portForm = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 )
 
-// ParseSSH reads the URL of a repository that is reached over SSH: ssh://user@host:port/path, or user@host:path. It reports false for what is
-// neither. What servers could read in several ways is refused, as elsewhere.
+// ParseSSH reads the URL of a repository that is reached over SSH: ssh://user@host:port/path, or user@host:path. It reports false for what
+// is neither. What servers could read in several ways is refused, as elsewhere.
 func ParseSSH(raw string) (place SSHPlace, is bool, err error) {
 	given, wrong := raw, func(problem string) (SSHPlace, bool, error) {
 		return SSHPlace{}, true, fault.InvalidFields(fault.Field{Name: "url", Problem: problem})

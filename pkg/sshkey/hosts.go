@@ -146,8 +146,8 @@ func (h Hosts) Unnamed() int {
 	return 0
 }
 
-// Algorithms are those that a server is asked to prove itself with: those of the keys that it is known by. Where a fingerprint is known, which
-// does not say of what kind its key is, they are all.
+// Algorithms are those that a server is asked to prove itself with: those of the keys that it is known by. Where a fingerprint is known,
+// which does not say of what kind its key is, they are all.
 func (h Hosts) Algorithms(name, port string) (all []string) {
 	for _, kind := range kinds() {
 		if slices.ContainsFunc(h.all, func(one host) bool { return !one.revoked && one.is(name, port) && (one.kind == kind || one.kind == "") }) {

@@ -554,7 +554,8 @@ func TestACommandBeginsARollout(t *testing.T) {
 	c.want(c.countOf(`SELECT count(*) FROM cd_rollouts`), before+1)
 }
 
-// R4-09: a rollout that is begun from a chat takes the inputs of the pipeline; without those that it requires, the answer says how to give them.
+// R4-09: a rollout that is begun from a chat takes the inputs of the pipeline; without those that it requires, the answer says how to give
+// them.
 func TestACommandGivesInputs(t *testing.T) {
 	t.Parallel()
 	c := chats(t, core.NotifySlack, slackCommands, `"group":"release"`)

@@ -352,13 +352,15 @@ func TestClientsAndCertificatesAreSealed(t *testing.T) {
 	}
 }
 
-// D56: the registry service gets the credentials for registries of all organizations, sealed, in order and page by page, revoked ones without a
-// value, and none of another kind; and it hears of each change.
+// D56: the registry service gets the credentials for registries of all organizations, sealed, in order and page by page, revoked ones
+// without a value, and none of another kind; and it hears of each change.
 func TestTheRegistryServicePullsCredentials(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
 	hints := 0
-	k.credentials = credential.New(credential.Deps{Store: k.store.ForCredential(), Sealer: k.keys, Clock: clock.System(), Changed: func() { hints++ }})
+	k.credentials = credential.New(credential.Deps{
+		Store: k.store.ForCredential(), Sealer: k.keys, Clock: clock.System(), Changed: func() { hints++ },
+	})
 	put := func(name string, kind sealing.Kind, proof sealing.Proof) {
 		t.Helper()
 		_, err := k.credentials.Create(t.Context(), user(), credential.NewCredential{

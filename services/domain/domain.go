@@ -402,14 +402,13 @@ func assemble(
 	pool *pgxpool.Pool, conn eventBus, drivers bundle.Deps, workflows engineReads, now clock.Clock, c Config, log *slog.Logger,
 ) (*service, error) {
 	s := &service{
-		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1),
-		review: make(chan struct{}, 1), barred: make(chan struct{}, 1), editing: make(chan struct{}, edits),
+		log: log, pool: pool, due: make(chan struct{}, 1), chore: make(chan struct{}, 1), review: make(chan struct{}, 1),
+		barred: make(chan struct{}, 1), editing: make(chan struct{}, edits),
 		undeclared: make(chan struct{}, 1), decide: make(chan struct{}, 1), notifiers: make(chan struct{}, 1), publishers: make(chan struct{}, 1),
 	}
 	s.inbox = outbox.NewInbox(outbox.InboxDeps{Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name})
 	s.sender = outbox.NewSender(outbox.SenderDeps{
-		Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name,
-		Receivers: []string{receiver},
+		Pool: pool, Bus: conn, Clock: clock.System(), Log: log, Name: name, Receivers: []string{receiver},
 	})
 	installation, err := c.installation()
 	if err != nil {
@@ -437,8 +436,7 @@ func assemble(
 	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores).With(installation).WithDrivers(s.driverRefs)
 	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, s.wakeChores)
 	s.rollouts = rollout.New(rollout.Deps{
-		Policies: decide,
-		Store:    s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
+		Policies: decide, Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
 		Stuck: stuck(log),
 		Breached: func(ctx context.Context, b rollout.Breach) {
 			log.ErrorContext(

@@ -207,8 +207,8 @@ func TestAnEditThatHasBegunComesToItsEnd(t *testing.T) {
 	w.want(len(e.order), 1)
 }
 
-// D58: who has sent an event is kept with it, and stands in the cause of its rollout, in which what the sender chose comes last; what was stored
-// before has no sender.
+// D58: who has sent an event is kept with it, and stands in the cause of its rollout, in which what the sender chose comes last; what was
+// stored before has no sender.
 func TestAnEventKeepsItsSender(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

@@ -62,7 +62,8 @@ func (p *closed) wants(password string) {
 }
 
 // D56: sources are polled with the credentials of their organization, by name, and with no other's; a rotated value is used from then on
-// and a revoked one is not, while polls run; after a start they are known before the domain answers; and no value is in a table or an error.
+// and a revoked one is not, while polls run; after a start they are known before the domain answers; and no value is in a table or an
+// error.
 func TestSourcesUseCredentialsOfTheirOrganization(t *testing.T) {
 	t.Parallel()
 	const canary = "kx7f3ab9-never-in-clear"

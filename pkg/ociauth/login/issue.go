@@ -84,7 +84,7 @@ func form(ctx context.Context, target string, values url.Values) (*http.Request,
 }
 
 const (
-	googleTokens = "https://oauth2.googleapis.com/token"
+	googleTokens = "https://oauth2.googleapis.com/token" //nolint:gosec // an address
 	// googleScope is what registries of Google Cloud want: what the account may do there is decided by its roles.
 	googleScope = "https://www.googleapis.com/auth/cloud-platform"
 	// signedFor is how long what is signed is good for.

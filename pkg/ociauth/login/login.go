@@ -65,7 +65,7 @@ type Use struct {
 const (
 	hub       = "index.docker.io"
 	short     = "docker.io"
-	hubTokens = "auth.docker.io"
+	hubTokens = "auth.docker.io" //nolint:gosec // a name of a host
 )
 
 // places are the URLs that a repository may be bound as: an address is of HTTP only where a credential says so.
@@ -85,9 +85,9 @@ func places(repository name.Repository) []*url.URL {
 }
 
 // Find is the credential for a repository: that of the name or, without one, of those of the organization that may be sent there the one
-// with the longest URL, also if it was revoked; of several, one that is in force, then the first by name. It is nil for none, without a name
-// only. The errors are Denied, Unauthenticated, and Unavailable if a retry may help: never
-// NotFound, which is what a registry says of images.
+// with the longest URL, also if it was revoked; of several, one that is in force, then the first by name. It is nil for none, without a
+// name only. The errors are Denied, Unauthenticated, and Unavailable if a retry may help: never NotFound, which is what a registry says of
+// images.
 func (l *Logins) Find(ctx context.Context, organization int64, named string, repository name.Repository) (*Use, error) {
 	if l == nil || l.d.Book == nil || organization == 0 {
 		if named != "" {

@@ -197,7 +197,7 @@ func TestTheValueStaysWhereItIsBound(t *testing.T) {
 		if !strings.Contains(r.URL.Path, "/manifests/") {
 			return false
 		}
-		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect) //nolint:gosec // to where the test says
 		return true
 	}
 	if _, err := o.Digest(t.Context(), 1, o.host+"/shop/api", "one", ""); err == nil {
@@ -296,7 +296,9 @@ func (i *issuer) lasts(t *testing.T, o *owning, user string, terms sealing.Terms
 	if i.count != 4 {
 		t.Errorf("found %d tokens issued; want 4", i.count)
 	}
-	for status, class := range map[int]fault.Class{400: fault.Unauthenticated, 401: fault.Unauthenticated, 302: fault.Unauthenticated, 429: fault.Unavailable, 503: fault.Unavailable} {
+	for status, class := range map[int]fault.Class{
+		400: fault.Unauthenticated, 401: fault.Unauthenticated, 302: fault.Unauthenticated, 429: fault.Unavailable, 503: fault.Unavailable,
+	} {
 		i.mu.Lock()
 		i.status = status
 		i.mu.Unlock()

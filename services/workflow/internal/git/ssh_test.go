@@ -295,57 +295,70 @@ func TestWhatIsRefusedOverSSH(t *testing.T) {
 	}{
 		"another host key": {
 			func(s *sshServer) { s.own(s.value, line(s, stranger.PublicKey()), s.prefix()) },
-			[]string{"is not trusted", "found the host key SHA256:", "expected " + ssh.FingerprintSHA256(stranger.PublicKey())}, fault.Refused, false,
+			[]string{"is not trusted", "found the host key SHA256:", "expected " + ssh.FingerprintSHA256(stranger.PublicKey())},
+			fault.Refused, false,
 		},
 		"a fingerprint of another": {
 			func(s *sshServer) { s.own(s.value, ssh.FingerprintSHA256(stranger.PublicKey()), s.prefix()) },
-			[]string{"is not trusted", "expected " + ssh.FingerprintSHA256(stranger.PublicKey())}, fault.Refused, false,
+			[]string{"is not trusted", "expected " + ssh.FingerprintSHA256(stranger.PublicKey())},
+			fault.Refused, false,
 		},
 		"a host key of another kind": {
 			func(s *sshServer) { s.own(s.value, line(s, ofCurve.PublicKey()), s.prefix()) },
-			[]string{"host key", "found ssh-ed25519", "expected one of ecdsa-sha2-nistp256"}, fault.Refused, false,
+			[]string{"host key", "found ssh-ed25519", "expected one of ecdsa-sha2-nistp256"},
+			fault.Refused, false,
 		},
 		"a host key that is revoked": {
 			func(s *sshServer) { s.own(s.value, s.known+"@revoked "+s.known, s.prefix()) },
-			[]string{"is not trusted", "which line 2 of the known hosts has revoked"}, fault.Refused, false,
+			[]string{"is not trusted", "which line 2 of the known hosts has revoked"},
+			fault.Refused, false,
 		},
 		"a key that is not accepted": {
 			func(s *sshServer) { s.own(otherKey, s.known, s.prefix()) },
-			[]string{"does not accept the key SHA256:", `the user "git"`}, fault.Unauthenticated, false,
+			[]string{"does not accept the key SHA256:", `the user "git"`},
+			fault.Unauthenticated, false,
 		},
 		"a wrong passphrase": {
 			func(s *sshServer) {
 				s.own(strings.Replace(s.value, "correct horse", "battery staple", 1), s.known, s.prefix())
 			},
-			[]string{`the credential "deploy" has no key`, "found a passphrase that the key is not encrypted with"}, fault.Unauthenticated, true,
+			[]string{`the credential "deploy" has no key`, "found a passphrase that the key is not encrypted with"},
+			fault.Unauthenticated, true,
 		},
 		"no passphrase": {
 			func(s *sshServer) { _, key := sshkey.Split(s.value); s.own(key, s.known, s.prefix()) },
-			[]string{"found a key that is encrypted, and no passphrase"}, fault.Unauthenticated, true,
+			[]string{"found a key that is encrypted, and no passphrase"},
+			fault.Unauthenticated, true,
 		},
 		"a key for another server": {
 			func(s *sshServer) { s.own(s.value, s.known, "ssh://git.example.com/team") },
-			[]string{"the organization has none for 127.0.0.1:"}, fault.Unauthenticated, true,
+			[]string{"the organization has none for 127.0.0.1:"},
+			fault.Unauthenticated, true,
 		},
 		"a key for another port": {
 			func(s *sshServer) { s.own(s.value, s.known, "ssh://127.0.0.1/team") },
-			[]string{"the organization has none for 127.0.0.1:"}, fault.Unauthenticated, true,
+			[]string{"the organization has none for 127.0.0.1:"},
+			fault.Unauthenticated, true,
 		},
 		"a key for another path": {
 			func(s *sshServer) { s.own(s.value, s.known, s.prefix()+"mate") },
-			[]string{"the organization has none for"}, fault.Unauthenticated, true,
+			[]string{"the organization has none for"},
+			fault.Unauthenticated, true,
 		},
 		"another user": {
 			func(s *sshServer) { s.url = strings.Replace(s.url, "git@", "root@", 1) },
-			[]string{`names the user "root"`, `logs in as "git"`}, fault.Unauthenticated, true,
+			[]string{`names the user "root"`, `logs in as "git"`},
+			fault.Unauthenticated, true,
 		},
 		"no such repository": {
 			func(s *sshServer) { s.url = strings.Replace(s.url, "/shop", "/gone", 1) },
-			[]string{"there is no repository", "could not be found"}, fault.NotFound, false,
+			[]string{"there is no repository", "could not be found"},
+			fault.NotFound, false,
 		},
 		"a password in the URL": {
 			func(s *sshServer) { s.url = strings.Replace(s.url, "git@", "git:hunter2@", 1) },
-			[]string{"found a password"}, fault.Invalid, true,
+			[]string{"found a password"},
+			fault.Invalid, true,
 		},
 		"a network that may not be reached": {
 			func(s *sshServer) {
@@ -355,7 +368,8 @@ func TestWhatIsRefusedOverSSH(t *testing.T) {
 				}
 				s.forge.dial = guard.Dial
 			},
-			[]string{"may not be reached"}, fault.Refused, true,
+			[]string{"may not be reached"},
+			fault.Refused, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
 	"golang.org/x/crypto/ssh"
 
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
@@ -154,8 +153,8 @@ func TestACredentialOfAGitHubApp(t *testing.T) {
 	}
 }
 
-// D56: credentials for registries are made and shown without their values, also those for which clouds issue tokens; what is wrong with one is
-// reported by field.
+// D56: credentials for registries are made and shown without their values, also those for which clouds issue tokens; what is wrong with one
+// is reported by field.
 func TestCredentialsForRegistries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -301,7 +301,9 @@ func (u *UseCases) Refused(ctx context.Context, tx Tx, organization int64, n Aut
 			return "", "", err
 		}
 	}
-	stops := controls.Stopping(core.PassagePoint{ApplicationID: p.application.ID, EnvironmentID: first.ID, Tier: first.Tier, Automatic: true}, c.at)
+	stops := controls.Stopping(core.PassagePoint{
+		ApplicationID: p.application.ID, EnvironmentID: first.ID, Tier: first.Tier, Automatic: true,
+	}, c.at)
 	stops = slices.DeleteFunc(stops, func(s core.Stop) bool { return s.Kind != core.StopFreeze })
 	return "", core.DescribeStops(stops), nil
 }

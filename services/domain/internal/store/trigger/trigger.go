@@ -39,7 +39,7 @@ func signal(r query.TriggerSignal) core.TriggerSignal {
 	}
 	return core.TriggerSignal{
 		Edit: edit, Sender: sender,
-		ID:   r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
+		ID: r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
 		Outcome: core.TriggerOutcome(r.Outcome), Reason: r.Reason, VersionSetID: orZero(r.VersionSetID), RolloutID: orZero(r.RolloutID),
 	}
 }

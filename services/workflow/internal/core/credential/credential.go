@@ -1,5 +1,5 @@
-// Package credential is how the core and the adapters of this service name what pkg/sealing/book has: the credentials of organizations, whose
-// values are opened when a call uses them, and the tokens that were issued for them (D56).
+// Package credential is how the core and the adapters of this service name what pkg/sealing/book has: the credentials of organizations,
+// whose values are opened when a call uses them, and the tokens that were issued for them (D56).
 package credential
 
 import (

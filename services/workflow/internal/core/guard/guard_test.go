@@ -597,8 +597,8 @@ type entering struct{ act }
 func (entering) Entered(map[string]any) bool { return true }
 
 // D55, D46: the branch of a proposal is merged over Git's protocol, with an account that may push to the branch that is deployed. So a
-// program gets there in the run of a rollout alone, with the passage of the environment that has the files; also where no environment was reported,
-// in a run from before, for files that belong to none, and for environments that accept direct changes.
+// program gets there in the run of a rollout alone, with the passage of the environment that has the files; also where no environment was
+// reported, in a run from before, for files that belong to none, and for environments that accept direct changes.
 func TestWhoMergesABranchAlone(t *testing.T) {
 	t.Parallel()
 	functions, err := activity.NewFunctions(entering{act{"merge", activity.Changes}})

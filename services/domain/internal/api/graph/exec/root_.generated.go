@@ -21079,6 +21079,7 @@ type TriggerDecision {
 
 "Who has sent an event to triggers."
 type EventSender {
+  "user, agent, policy, schedule or system."
   principalType: String!
   "The number of the member."
   principalId: Int!
