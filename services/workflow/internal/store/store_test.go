@@ -424,7 +424,7 @@ func TestWhatArrivesBeforeParkingKeepsItRunning(t *testing.T) {
 	}
 }
 
-// R4-26: when a pause began and ends is stored with the turn that began it, and fires once somebody looks then.
+// R4-26: when a pause began and ends is stored with the turn that began it, and the timer fires for any process that looks then.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	b := newTestStore(t)

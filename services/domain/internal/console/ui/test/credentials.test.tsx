@@ -8,7 +8,7 @@ import { CredentialList } from '../src/pages/credentials'
 
 const credential = (more: Partial<CredentialFields> = {}): CredentialFields => ({
   name: 'images', kind: 'REGISTRY', urlPrefixes: ['https://registry.example.com/shop'], username: 'robot', header: '', forge: '', version: 2, reference: '', sealed: true, state: 'LIVE', expiresAt: null,
-  revokedAt: null, author: 'Ada', changedAt: '2026-11-23T04:00:00Z', oauth2: null, certificate: null, githubApp: null, ecr: null, gar: null, acr: null, ...more,
+  revokedAt: null, author: 'Ada', changedAt: '2026-11-23T04:00:00Z', oauth2: null, certificate: null, githubApp: null, sshKey: null, ecr: null, gar: null, acr: null, ...more,
 })
 
 const listed = (all: CredentialFields[], configures = true) =>
