@@ -43,7 +43,7 @@ func (x *sshExchange) Close() error {
 }
 
 // Read implements io.Reader.
-func (x *sshExchange) Read(p []byte) (int, error) { return x.out.Read(p) } //nolint:wrapcheck // io.EOF must stay unwrapped
+func (x *sshExchange) Read(p []byte) (int, error) { return x.out.Read(p) }
 
 // counted is what the server answers, within the share of the operation.
 func (x *sshExchange) counted(ctx context.Context) (io.ReadCloser, error) {
@@ -286,7 +286,7 @@ func ask(to io.WriteCloser, req *packp.UploadPackRequest) error {
 	if err := pktline.NewEncoder(to).Encodef("done\n"); err != nil {
 		return fmt.Errorf("end a request: %w", err)
 	}
-	return to.Close() //nolint:wrapcheck // its caller says what it means
+	return to.Close()
 }
 
 type sshReceive struct{ sshSession }
@@ -325,7 +325,7 @@ func (s *sshReceive) ReceivePack(ctx context.Context, req *packp.ReferenceUpdate
 		return nil, s.ended(x, err)
 	}
 	if err := report.Error(); err != nil {
-		return report, err //nolint:wrapcheck // as the transports of the library have it
+		return report, err
 	}
 	return report, nil
 }

@@ -66,7 +66,7 @@ func (p Proof) checkClouds(t Terms, wrong func(field, format string, args ...any
 	address := func(field, raw string) {
 		problem := addressProblem(raw, "")
 		if u, err := ParseURL(raw, "http"); problem == "" && raw != "" && err == nil { // a token, and a secret, would go in clear
-			problem = fmt.Sprintf("found the scheme http; expected https, such as https://%s", u.Host)
+			problem = "found the scheme http; expected https, such as https://" + u.Host
 		}
 		if problem != "" {
 			wrong(field, "%s", problem)

@@ -105,7 +105,7 @@ func open(block *pem.Block, text, passphrase string) (any, error) {
 	case !encrypted && passphrase != "":
 		return nil, fault.New(fault.Invalid, "found a passphrase, and a key that is not encrypted; %s", expected)
 	case !encrypted:
-		return ssh.ParseRawPrivateKey([]byte(text)) //nolint:wrapcheck // Read says what is wrong, without its text
+		return ssh.ParseRawPrivateKey([]byte(text))
 	case passphrase == "":
 		return nil, fault.New(fault.Invalid, "found a key that is encrypted, and no passphrase; expected the line \"passphrase: …\" before the key")
 	}

@@ -125,7 +125,7 @@ func TestKnownHosts(t *testing.T) {
 	}
 	key, other := public(), public()
 	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
-	print := ssh.FingerprintSHA256(key)
+	fingerprint := ssh.FingerprintSHA256(key)
 	for text, tt := range map[string]struct{ host, port, want string }{
 		"git.example.com " + line:                                     {"git.example.com", "22", ""},
 		"# theirs\n\n a,GIT.example.com " + line + " comment of hers": {"Git.Example.com", "22", ""},
@@ -133,11 +133,11 @@ func TestKnownHosts(t *testing.T) {
 		"[git.example.com]:2222 " + line:                              {"git.example.com", "2222", ""},
 		knownhosts.HashHostname("git.example.com") + " " + line:       {"git.example.com", "22", ""},
 		knownhosts.HashHostname("[git.example.com]:29") + " " + line:  {"git.example.com", "29", ""},
-		print:                        {"git.example.com", "29", ""},
-		"git.example.com " + print:   {"git.example.com", "22", ""},
-		"git.example.com  " + line:   {"git.example.com", "2222", "knows none"},
-		"other.example.com " + line:  {"git.example.com", "22", "knows none"},
-		"other.example.com " + print: {"git.example.com", "22", "knows none"},
+		fingerprint:                                                      {"git.example.com", "29", ""},
+		"git.example.com " + fingerprint:                                 {"git.example.com", "22", ""},
+		"git.example.com  " + line:                                       {"git.example.com", "2222", "knows none"},
+		"other.example.com " + line:                                      {"git.example.com", "22", "knows none"},
+		"other.example.com " + fingerprint:                               {"git.example.com", "22", "knows none"},
 		knownhosts.HashHostname("x.example.com") + " " + line:            {"git.example.com", "22", "knows none"},
 		"git.example.com " + ssh.FingerprintSHA256(other):                {"git.example.com", "22", "expected " + ssh.FingerprintSHA256(other)},
 		"git.example.com " + line + "\n@revoked git.example.com " + line: {"git.example.com", "22", "line 2"},
@@ -151,15 +151,16 @@ func TestKnownHosts(t *testing.T) {
 		if tt.want == "" && (err != nil || !hosts.Know(tt.host, tt.port) || hosts.Algorithms(tt.host, tt.port) == nil) {
 			t.Errorf("%s: found %v; want that it is known", text, err)
 		}
-		if tt.want != "" && (!fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "found the host key "+print)) {
+		if tt.want != "" && (!fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), tt.want) ||
+			!strings.Contains(err.Error(), "found the host key "+fingerprint)) {
 			t.Errorf("%s: found %v; want …%s…", text, err, tt.want)
 		}
 	}
 	for text, want := range map[string]string{
 		"*.example.com " + line: "without patterns", "!a.example.com " + line: "without patterns", "@cert-authority * " + line: "an authority",
 		"git.example.com": "neither", "canary canary canary": "neither", "git.example.com ssh-dss AAAAB3NzaC1kc3M=": "neither",
-		"MD5:00:11": "neither", "-----BEGIN OPENSSH PRIVATE KEY-----": "neither", "a b " + print: "neither",
-		strings.Repeat(print+"\n", 201): "more than 200 lines",
+		"MD5:00:11": "neither", "-----BEGIN OPENSSH PRIVATE KEY-----": "neither", "a b " + fingerprint: "neither",
+		strings.Repeat(fingerprint+"\n", 201): "more than 200 lines",
 	} {
 		if _, err := sshkey.ReadHosts("# theirs\n" + text); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: found %v; want …%s…", text, err, want)

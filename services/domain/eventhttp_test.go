@@ -245,6 +245,25 @@ func TestABatchOfEventsIsDecidedAboutOneByOne(t *testing.T) {
 	}
 }
 
+// D58: the events of a batch are decided about in the order of the batch, whatever their ids and types are: the last one is what counts.
+func TestABatchKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["build.*"]}`)
+	var all, want []string
+	for i, id := range []string{"9", "10", "8", "b", "a"} {
+		all = append(all, fmt.Sprintf(`{"specversion":"1.0","type":"build.%d","source":"/ci","id":%q}`, i%2, id))
+		want = append(want, "event:/ci/"+id)
+	}
+	header := map[string]string{"Content-Type": "application/cloudevents-batch+json"}
+	if code, answer := w.sent(http.MethodPost, "deploys", header, "["+strings.Join(all, ",")+"]"); code != http.StatusAccepted {
+		t.Fatalf("found %d %s", code, answer)
+	}
+	var found []string
+	w.ok(w.pool.QueryRow(t.Context(), `SELECT array_agg(cause ORDER BY id) FROM cd_trigger_signals WHERE cause LIKE 'event:%'`).Scan(&found))
+	w.want(found, want)
+}
+
 // D58: a batch with an event that is wrong reaches no trigger, and the error says which it is.
 func TestABatchIsTakenOrRefusedAsAWhole(t *testing.T) {
 	t.Parallel()

@@ -132,38 +132,6 @@ func TestASnapshotKeepsWhatTheCommitChanged(t *testing.T) {
 	}
 }
 
-// D53: every attempt of a deployment has a snapshot: the latest is what is deployed, and those before stay on record. A report that comes
-// again is no attempt.
-func TestEveryAttemptHasASnapshot(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	r := s.rollout(s.set)
-	d := s.deployments(s.stops(r)[0])[0]
-	sha := func(n int) string { return digestOf(n)[7:47] }
-	for _, n := range []int{1, 1, 2, 3, 3, 1} {
-		s.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: sha(n), ManifestDigest: digestOf(n)})
-	}
-	found, err := s.view.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
-	s.ok(err)
-	before, err := s.view.AttemptsByDeployment(t.Context(), org, []int64{d.ID})
-	s.ok(err)
-	var commits []string
-	for _, one := range before[d.ID] {
-		commits = append(commits, one.CommitSHA)
-	}
-	if diff := cmp.Diff([]string{sha(1), sha(2), sha(3)}, commits); diff != "" || found[d.ID].CommitSHA != sha(1) {
-		t.Errorf("found %s deployed, and before (-want +got):\n%s", found[d.ID].CommitSHA, diff)
-	}
-	for n := range 96 {
-		s.report(event.DeploymentCommitted{DeploymentID: d.ID, CommitSHA: fmt.Sprintf("%040x", 10+n), ManifestDigest: digestOf(1)})
-	}
-	before, err = s.view.AttemptsByDeployment(t.Context(), org, []int64{d.ID})
-	s.ok(err)
-	if len(before[d.ID]) != 99 {
-		t.Errorf("found %d attempts before the latest; expected 99: a program that does not end fills no table", len(before[d.ID]))
-	}
-}
-
 // TestPreviewsAreForgottenAfterAWeek: the table does not grow for ever, and another organization's are not touched.
 func TestPreviewsAreForgottenAfterAWeek(t *testing.T) {
 	t.Parallel()

@@ -197,14 +197,4 @@ func TestAScheduledRunbook(t *testing.T) {
 		b.report(event.RolloutHealthy{RolloutID: r.ID})
 		b.want(b.reload(r).State, core.RolloutCompleted)
 	}
-	// Its events begin it so often within an hour, and no more: they may be sent because it has ended (D58).
-	_, err = b.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
-		ApplicationID: b.book.ID, Name: "ci", Kind: core.TriggerEvent, Config: json.RawMessage(`{"types":["run"],"per_hour":2,"inputs":{"region":"us"}}`), Enabled: true,
-	})
-	b.ok(err)
-	_, err = b.triggers.SendEvent(t.Context(), user(), trigger.Event{ID: "more", Source: "ci", Type: "run"})
-	b.ok(err)
-	d, _, err := b.triggers.DecideDue(t.Context())
-	b.ok(err)
-	b.want(d.Reason, "the trigger has begun the runbook 2 times within an hour, and may 2 times (per_hour): its events may be sent because of the runbook")
 }

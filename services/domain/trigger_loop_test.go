@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
@@ -93,61 +92,6 @@ func TestDriftCommitsAndChainsMakeNoLoop(t *testing.T) {
 }
 
 // D58, R4-28: CI that builds each commit, and says which, has no edit made of the commit of another, by whatever trigger; the commit may be
-// cut to its first digits. CI that does not say it is stopped by the limit.
-func TestAnEditMakesNoLoopWithTheBuildOfItsCommit(t *testing.T) {
-	t.Parallel()
-	w, e := withEditor(t)
-	w.trigger(core.TriggerEvent, editing)
-	w.succeed(w.rollout(w.set))
-	pushed := func(n int, commit string) string {
-		t.Helper()
-		w.built(fmt.Sprint(n, commit), fmt.Sprintf(`{"build":{"tag":"1.%d","digest":"x","commit":%q}}`, n, commit))
-		e.answers = append(e.answers, map[string]string{"outcome": "committed", "commit": shaOf(77 + n)})
-		last := w.after(time.Minute, 2)
-		if strings.HasPrefix(last, "began: ") {
-			w.succeed(w.active())
-		}
-		return last
-	}
-	w.want(strings.HasPrefix(pushed(0, shaOf(5)), "began: "), true)
-	const ours = "declined: it is built from Lockstep's own commit %.12s, which trigger event has made"
-	other := strings.Replace(editing, "main", "other", 1)
-	for n, c := range []struct{ config, commit string }{{editing, shaOf(77)}, {other, shaOf(77)[:40]}, {other, strings.ToUpper(shaOf(77))}} {
-		w.trigger(core.TriggerEvent, c.config)
-		e.answers = e.answers[:len(e.order)]
-		w.want(pushed(n+1, c.commit), fmt.Sprintf(ours, shaOf(77)))
-	}
-	w.want([]int{len(e.order), w.rolloutCount()}, []int{1, 2})
-	// By seven digits, of a commit that begins with others than zeros.
-	_, err := w.pool.Exec(t.Context(), `UPDATE cd_trigger_signals SET edit = edit || '{"commit":"abcdef0123456789abcdef0123456789abcdef01"}' WHERE edit ->> 'state' = 'committed'`)
-	w.ok(err)
-	w.want(pushed(4, "abcdef0"), fmt.Sprintf(ours, "abcdef0"))
-	w.want(strings.HasPrefix(pushed(5, "abcdef1"), "began: "), true)
-}
-
-// D58, R4-28: a trigger edits files so often within an hour and no more, and begins so many runbooks.
-func TestATriggerHasALimitOfEdits(t *testing.T) {
-	t.Parallel()
-	w, e := withEditor(t)
-	w.trigger(core.TriggerEvent, strings.Replace(editing, `"edit"`, `"per_hour":3,"edit"`, 1))
-	for n := range 5 {
-		w.built(fmt.Sprint(n), fmt.Sprintf(`{"build":{"tag":"1.%d","digest":"x"}}`, n))
-		e.answers = append(e.answers, map[string]string{"outcome": "committed", "commit": shaOf(77 + n)})
-		last := w.after(5*time.Minute, 2)
-		if n < 3 {
-			w.want(strings.HasPrefix(last, "began: "), true)
-			w.succeed(w.active())
-			continue
-		}
-		w.want(last, "declined: the trigger has edited files 3 times within an hour, and may 3 times (per_hour): its events may be sent because of its own commits")
-	}
-	w.want(len(e.order), 3)
-	w.now.Advance(time.Hour)
-	w.built("later", built)
-	w.after(0, 1)
-	w.want(len(e.order), 4)
-}
-
 // D58: what Lockstep's own channels send begins nothing: a runbook whose end is reported would begin itself again.
 func TestEventsOfLockstepAreRefused(t *testing.T) {
 	t.Parallel()
@@ -166,26 +110,6 @@ func TestEventsOfLockstepAreRefused(t *testing.T) {
 		`{"specversion":"1.0","type":"com.lockstep.notification.v1","source":"/x","id":"1"}`)
 	w.want(code, 400)
 	w.want(strings.Contains(answer, "a trigger of kind chain"), true)
-}
-
-// R4-28, D49: no files are edited while a freeze would keep the rollout from its first environment; they are once it has ended.
-func TestAnEditWaitsForAFreeze(t *testing.T) {
-	t.Parallel()
-	w, e := withEditor(t)
-	w.trigger(core.TriggerEvent, editing)
-	_, err := w.freezes.StartFreeze(t.Context(), user(), freeze.NewFreeze{
-		Reason: "audit", EndsAt: w.now.Now().Add(time.Hour), EnvironmentIDs: []int64{w.staging.ID},
-	})
-	w.ok(err)
-	w.built("1", built)
-	last := w.after(0, 1)
-	if !strings.HasPrefix(last, "waiting: no files are edited while a rollout could not begin to deploy: freeze_1") {
-		t.Errorf("found %q", last)
-	}
-	w.after(10*time.Minute, 4)
-	w.want(len(e.order), 0)
-	w.after(10*time.Minute, 4)
-	w.want(len(e.order), 1)
 }
 
 // R4-28: a run of an edit that may have begun is not forgotten: what would refuse it now lets it come to its end.

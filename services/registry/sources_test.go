@@ -74,8 +74,8 @@ func (o *owner) pull(_ context.Context, raw []byte) ([]byte, error) {
 	if request.GetCredentials() && o.credentials != nil {
 		answer.Credentials = &sourcesv1.Credentials{}
 		for _, id := range slices.Sorted(maps.Keys(o.credentials)) { // one per page
-			if id > request.GetAfter() && len(answer.Credentials.Credentials) == 0 {
-				answer.Credentials.Credentials = append(answer.Credentials.Credentials, o.credentials[id])
+			if id > request.GetAfter() && len(answer.GetCredentials().GetCredentials()) == 0 {
+				answer.Credentials.Credentials = append(answer.GetCredentials().GetCredentials(), o.credentials[id])
 			}
 		}
 		return proto.Marshal(answer)

@@ -100,7 +100,7 @@ func (u *Use) assume(ctx context.Context, e sealing.ECR, k keys) (keys, error) {
 func (u *Use) signed(
 	ctx context.Context, k keys, service, target string, header http.Header, body []byte, decode func([]byte, any) error, into any,
 ) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)) //nolint:gosec // see post
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return fault.New(fault.Unauthenticated, "the address where tokens of the credential %q are issued cannot be used", u.Name())
 	}

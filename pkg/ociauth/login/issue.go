@@ -74,7 +74,7 @@ func (u *Use) token(ctx context.Context, target, value string, good time.Duratio
 
 // form is a request with a form.
 func form(ctx context.Context, target string, values url.Values) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(values.Encode())) //nolint:gosec // see post
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(values.Encode()))
 	if err != nil {
 		return nil, fault.New(fault.Unauthenticated, "the address where tokens are issued cannot be used")
 	}

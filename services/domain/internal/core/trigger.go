@@ -110,8 +110,6 @@ type TriggerEdit struct {
 	// Inputs are those of the program that makes it.
 	Inputs json.RawMessage `json:"inputs"`
 	State  EditState       `json:"state,omitempty"`
-	// BuiltFrom is the commit that the event is about, as it says; empty if it says none.
-	BuiltFrom string `json:"built_from,omitempty"`
 	// Attempt is how many runs have failed, and Begun how many may have begun.
 	Attempt int `json:"attempt,omitempty"`
 	Begun   int `json:"begun,omitempty"`

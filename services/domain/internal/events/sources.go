@@ -250,5 +250,9 @@ func encodeCredentials(all []credential.Credential) ([]byte, error) {
 			Proof: proof, Reference: c.Reference, Sealed: c.Sealed, Revoked: c.RevokedAt != nil,
 		}
 	}
-	return proto.Marshal(&sourcesv1.PullResponse{Credentials: answer})
+	encoded, err := proto.Marshal(&sourcesv1.PullResponse{Credentials: answer})
+	if err != nil {
+		return nil, fmt.Errorf("encode credentials: %w", err)
+	}
+	return encoded, nil
 }

@@ -439,6 +439,7 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a link without a name", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 1, '', '', '', '')`, "cd_deployment_links_name_is_given"},
 		{"a link of nothing", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 999, '#1', '', '', '')`, "cd_deployment_links_deployment"},
 		{"a phase that does not exist", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status, reported) VALUES (1, 1, '#1', '', '', '', ARRAY['Done'])`, "cd_deployment_links_reported_is_known"},
+		{"a second snapshot", `INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters) VALUES (1, 1, 'd', 'm', '{}')`, "cd_deployment_snapshots_one_per_deployment"},
 		// R17
 		{"a second health", `INSERT INTO cd_service_environment_healths (organization_id, service_id, environment_id, health, since, observed_at) VALUES (1, 1, 1, 'healthy', now(), now())`, "cd_service_environment_healths_is_unique"},
 		{"an unknown health", `UPDATE cd_service_environment_healths SET health = 'sick'`, "cd_service_environment_healths_health_is_known"},

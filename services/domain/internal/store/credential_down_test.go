@@ -18,7 +18,8 @@ func TestCredentialsOfEveryKindGoDown(t *testing.T) {
 			(5, 'git', '{"ssh_key":{}}'), (6, 'git', '{"github_app":{}}'), (7, 'git', '{}'), (8, 'http', '{"oauth2":{}}'), (9, 'http', '{}')) AS t (n, kind, proof);`
 	check := `DO $$ BEGIN
 		IF (SELECT count(*) FROM cd_credentials WHERE name LIKE 'each-%') <> 9
-			OR (SELECT count(*) FROM cd_credentials WHERE name IN ('each-1', 'each-2', 'each-3', 'each-4') AND kind = 'http' AND proof = '{}' AND revoked_at IS NOT NULL) <> 4
+			OR (SELECT count(*) FROM cd_credentials WHERE name IN ('each-1', 'each-2', 'each-3', 'each-4') AND kind = 'http' AND proof = '{}'
+				AND revoked_at IS NOT NULL) <> 4
 		THEN RAISE 'the credentials are others'; END IF; END $$;`
 	for _, name := range []string{"1670_registry_credentials.sql", "1660_ssh_keys.sql"} {
 		text, err := fs.ReadFile(store.Migrations(), name)

@@ -997,15 +997,15 @@ CREATE TABLE cd_deployment_snapshots (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     CONSTRAINT cd_deployment_snapshots_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_deployment_snapshots_one_per_deployment UNIQUE (organization_id, deployment_id),
     CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
     CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
-CREATE UNIQUE INDEX cd_deployment_snapshots_by_deployment ON cd_deployment_snapshots USING btree (organization_id, deployment_id, id);
 CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_snapshots_are_kept BEFORE TRUNCATE ON cd_deployment_snapshots FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
 COMMENT ON TABLE cd_deployment_snapshots IS
-    'What exactly was deployed, by each attempt: the latest is what is deployed. Never a secret.';
+    'What exactly was deployed. Never a secret.';
 COMMENT ON COLUMN cd_deployment_snapshots.changes IS
     'What the commit changed for this deployment, file by file; empty too for drivers that do not tell.';
 COMMENT ON COLUMN cd_deployment_snapshots.commit_sha IS
@@ -3468,9 +3468,7 @@ CREATE TABLE cd_trigger_signals (
     CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
 );
 CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
-CREATE INDEX cd_trigger_signals_committed ON cd_trigger_signals USING btree (organization_id, ((edit ->> 'commit'::text)) COLLATE "C") WHERE ((edit ->> 'state'::text) = 'committed'::text);
 CREATE INDEX cd_trigger_signals_due_in ON cd_trigger_signals USING btree (organization_id, due_at, id) WHERE (state = 'pending'::text);
-CREATE INDEX cd_trigger_signals_lately ON cd_trigger_signals USING btree (organization_id, trigger_id, decided_at) WHERE ((outcome = ANY (ARRAY['began'::text, 'queued'::text])) OR ((edit ->> 'state'::text) = ANY (ARRAY['committed'::text, 'proposed'::text])));
 CREATE INDEX cd_trigger_signals_of_rollout ON cd_trigger_signals USING btree (organization_id, rollout_id) WHERE (rollout_id IS NOT NULL);
 CREATE INDEX cd_trigger_signals_of_trigger ON cd_trigger_signals USING btree (organization_id, trigger_id, id);
 CREATE INDEX cd_trigger_signals_pending ON cd_trigger_signals USING btree (organization_id, trigger_id, id) WHERE (state = 'pending'::text);

@@ -150,19 +150,9 @@ func (t *tx) RolloutOfDeployment(ctx context.Context, deployment int64) (int64, 
 	return id, missing(err, "deployment", deployment)
 }
 
-// maxAttempts is of how many attempts a deployment keeps what they have committed.
-const maxAttempts = 100
-
 // AddSnapshot implements rollout.Tx.
 func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
-	n, err := t.q.CountSnapshots(ctx, t.organization, s.DeploymentID)
-	if err != nil {
-		return pg.Classify(err, "count snapshots of deployment %d", s.DeploymentID)
-	}
-	if n >= maxAttempts {
-		return fault.New(fault.Invalid, "deployment %d: found %d attempts that have committed something; expected at most that", s.DeploymentID, n)
-	}
-	err = t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
+	err := t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest,
 		Parameters: s.Parameters,
 		Changes:    given(s.Changes),

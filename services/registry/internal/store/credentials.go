@@ -34,8 +34,8 @@ var _ book.Store = (*Credentials)(nil)
 // NewCredentials returns a store of credentials.
 func NewCredentials(pool *pgxpool.Pool) *Credentials { return &Credentials{pool: pool} }
 
-// Pull is one pull of credentials: its place among those of this process, and among those of all replicas. No clock decides, since one may be
-// set back.
+// Pull is one pull of credentials: its place among those of this process, and among those of all replicas. No clock decides, since one may
+// be set back.
 type Pull struct {
 	here    uint64
 	overall int64

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -26,7 +25,7 @@ func pulled(name string, revoked bool) book.Credential {
 // their names.
 func TestALaterPullOfCredentialsCounts(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	gone, err := pgxpool.New(ctx, "postgres://x:x@127.0.0.1:1/x?connect_timeout=1")
 	if err != nil {
 		t.Fatal(err)

@@ -315,8 +315,8 @@ func (r *repository) land(
 	return r.unheard(ctx, name, head), nil
 }
 
-// unheard is what others have done with the branch of a proposal while it was merged, and before Lockstep deletes it; empty for nothing, and
-// if it cannot be known: it is merged.
+// unheard is what others have done with the branch of a proposal while it was merged, and before Lockstep deletes it; empty for nothing,
+// and if it cannot be known: it is merged.
 func (r *repository) unheard(ctx context.Context, name plumbing.ReferenceName, head plumbing.Hash) string {
 	const inTime = " in the moment of the merge, which this server does not let Lockstep hear in time"
 	refs, err := r.session.AdvertisedReferencesContext(ctx)

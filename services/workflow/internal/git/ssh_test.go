@@ -171,7 +171,7 @@ func (s *sshServer) exec(command string, channel ssh.Channel) uint32 {
 			s.meanwhile()
 		}
 	}
-	cmd := exec.Command(program, s.dir) //nolint:gosec,noctx // Git's own
+	cmd := exec.Command(program, s.dir)
 	var asked atomic.Bool
 	cmd.Env, cmd.Stderr = hermetic(), channel.Stderr()
 	cmd.Stdout = writer(func(p []byte) (int, error) {
@@ -519,7 +519,8 @@ func TestARotatedAndARevokedKeyOfSSH(t *testing.T) {
 			Proof: sealing.Proof{SSHKey: sealing.SSHKey{KnownHosts: s.known}},
 		}}}},
 	})}
-	if err := read(); !fault.Is(err, fault.Unauthenticated) || !strings.Contains(fault.Public(err), "was revoked") || s.connections.Load() != before {
+	err := read()
+	if !fault.Is(err, fault.Unauthenticated) || !strings.Contains(fault.Public(err), "was revoked") || s.connections.Load() != before {
 		t.Errorf("found %v, and %d connections more; want that it was revoked", err, s.connections.Load()-before)
 	}
 }

@@ -187,7 +187,8 @@ func TestAManifestThatIsABomb(t *testing.T) {
 	}
 }
 
-// D56: a chart is read with a credential of the kind registry of the organization, to what it is bound to, and with no other organization's.
+// D56: a chart is read with a credential of the kind registry of the organization, to what it is bound to, and with no other
+// organization's.
 func TestAChartIsPulledWithACredentialForRegistries(t *testing.T) {
 	t.Parallel()
 	host := chartShelf(t)
@@ -199,7 +200,9 @@ func TestAChartIsPulledWithACredentialForRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	pull := func(organization int64) error {
-		_, err := k.Pull(t.Context(), activity.ChartRequest{Organization: organization, Reference: host + "/private/api:1.2.0_build", Credential: "theirs"})
+		_, err := k.Pull(t.Context(), activity.ChartRequest{
+			Organization: organization, Reference: host + "/private/api:1.2.0_build", Credential: "theirs",
+		})
 		if err != nil && strings.Contains(err.Error(), password) {
 			t.Errorf("the error has the password: %v", err)
 		}

@@ -164,7 +164,8 @@ func TestCredentialsForRegistries(t *testing.T) {
 		input := map[string]any{"name": name, "kind": "REGISTRY", "urlPrefixes": []string{"https://registry.example.com/shop"}, "value": canary}
 		maps.Copy(input, more)
 		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) { credential { kind username
-			ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } } errors { message field } } }`, map[string]any{"input": input})
+			ecr { accessKeyId region roleArn } gar { tokenUrl } acr { tenantId clientId } } errors { message field } } }`,
+			map[string]any{"input": input})
 		text := string(a.Data)
 		if len(a.Errors) > 0 || strings.Contains(text, canary) {
 			t.Errorf("%s: found %s, %v; want an answer without the value", name, text, a.Errors)
@@ -216,9 +217,11 @@ func TestACredentialOfAKeyOfSSH(t *testing.T) {
 	put := func(known, value string) string {
 		t.Helper()
 		a := f.ask(ours, `mutation($input: CreateCredentialInput!) { createCredential(input: $input) {
-			credential { kind urlPrefixes sshKey { knownHosts } githubApp { appId } } errors { message field } } }`, map[string]any{"input": map[string]any{
-			"name": "deploy", "kind": "GIT", "urlPrefixes": []string{"ssh://git.example.com/team"}, "sshKey": map[string]any{"knownHosts": known}, "value": value,
-		}})
+			credential { kind urlPrefixes sshKey { knownHosts } githubApp { appId } } errors { message field } } }`,
+			map[string]any{"input": map[string]any{
+				"name": "deploy", "kind": "GIT", "urlPrefixes": []string{"ssh://git.example.com/team"},
+				"sshKey": map[string]any{"knownHosts": known}, "value": value,
+			}})
 		text := string(a.Data)
 		if len(a.Errors) > 0 || strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, "canary") {
 			t.Errorf("found %s, %v; want an answer without the key and its passphrase", text, a.Errors)

@@ -217,8 +217,6 @@ type Automatic struct {
 	Cause, Reason string
 	// Inputs are those that the trigger gives, an object of JSON; empty for none.
 	Inputs json.RawMessage
-	// Lately is how many rollouts the trigger has begun within an hour, and Most after how many it begins no runbook; 0 for no limit.
-	Lately, Most int
 	// Again reports whether something else than the version set has changed, such as a file: it is rolled out also where it is live.
 	Again bool
 }
@@ -279,33 +277,14 @@ func (u *UseCases) Begin(ctx context.Context, tx Tx, organization int64, n Autom
 	return Begun{Rollout: &r}, err
 }
 
-// Refused is why Begin would decline now, and frozen which freezes would keep the rollout from its first environment; both are empty if
-// nothing would. Nothing is locked or written.
-func (u *UseCases) Refused(ctx context.Context, tx Tx, organization int64, n Automatic) (refused, frozen string, err error) {
+// Refused is why Begin would decline now; empty if it would not. Nothing is locked or written.
+func (u *UseCases) Refused(ctx context.Context, tx Tx, organization int64, n Automatic) (string, error) {
 	c := cause{Actor: core.Actor{Organization: organization, Type: n.Type}, at: u.clock.Now(), triggeredBy: n.Cause}
-	tx = reading{tx, organization}
-	p, _, err := u.planAutomatic(ctx, tx, c, n)
+	_, _, err := u.planAutomatic(ctx, reading{tx, organization}, c, n)
 	if forPeople(err) {
-		return fault.Public(err), "", nil
+		return fault.Public(err), nil
 	}
-	if err != nil || len(p.stops) == 0 {
-		return "", "", err
-	}
-	first := p.stops[0].environment
-	controls, err := tx.Controls(ctx, p.versionSet.ID, []int64{first.ID}, c.at)
-	if err != nil {
-		return "", "", err
-	}
-	if of := controls.Labelled([]int64{p.application.ID}, []int64{first.ID}); len(of) > 0 {
-		if controls.Details, err = tx.Details(ctx, organization, of); err != nil {
-			return "", "", err
-		}
-	}
-	stops := controls.Stopping(core.PassagePoint{
-		ApplicationID: p.application.ID, EnvironmentID: first.ID, Tier: first.Tier, Automatic: true,
-	}, c.at)
-	stops = slices.DeleteFunc(stops, func(s core.Stop) bool { return s.Kind != core.StopFreeze })
-	return "", core.DescribeStops(stops), nil
+	return "", err
 }
 
 // planAutomatic plans what a trigger wants, or is Refused; live reports whether the version set is live already wherever it would go.
@@ -393,10 +372,6 @@ func (u *UseCases) automaticPart(ctx context.Context, tx Tx, organization int64,
 // refuseAutomatic is why a trigger begins nothing: it is live already, it would go back, it would repair with what is new, or something was
 // rolled back there.
 func (p *plan) refuseAutomatic(ctx context.Context, tx Tx, organization int64, n Automatic) error {
-	if p.flow.Runbook && n.Most > 0 && n.Lately >= n.Most {
-		return fault.New(fault.Refused, "the trigger has begun the runbook %d times within an hour, and may %d times (per_hour): its events may be "+
-			"sent because of the runbook", n.Lately, n.Most)
-	}
 	if len(n.Repair) == 0 {
 		if !p.flow.Runbook && !n.Again && p.liveEverywhere() {
 			return fault.New(fault.Refused, "%s is live already wherever the trigger goes", p.versionSet.Name)

@@ -186,7 +186,7 @@ type CheckRunTx interface {
 	NoteNudge(ctx context.Context, r OutsideReport) (bool, error)
 	// NudgeDeployment publishes a nudge of a deployment.
 	NudgeDeployment(ctx context.Context, n DeploymentNudge) error
-	// SnapshotsByDeployment are what the latest attempts of deployments have committed.
+	// SnapshotsByDeployment are what deployments have committed.
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 }
 
@@ -346,7 +346,7 @@ type Tx interface {
 	AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error
 	// GateRules are those pinned, by gate.
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
-	// AddSnapshot keeps what an attempt deployed; repeating it is a no-op.
+	// AddSnapshot keeps what was deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
 	// EnteredEnvironments are those that a rollout was let into and has not completed.
 	EnteredEnvironments(ctx context.Context, rollout int64) ([]int64, error)

@@ -87,8 +87,6 @@ func Kinds() []Kind {
 				property("sources", patterns("Only events of these sources; without it, of all.")),
 				property("data", `"type":"object","maxProperties":20,"additionalProperties":{"type":"string","maxLength":256},`+
 					`"description":"What members of the data have to be, by their path, such as build.branch; * stands for any text."`),
-				property("per_hour", fmt.Sprintf(`"type":"integer","minimum":1,"maximum":%d,"default":%d,`+
-					`"description":"How often within an hour files are edited, or a runbook is begun; what is more is declined."`, maxPerHour, defaultPerHour)),
 				editSchema(),
 			),
 		},
@@ -155,7 +153,6 @@ type config struct {
 	Repositories  []string          `json:"repositories,omitempty"`
 	Inputs        json.RawMessage   `json:"inputs,omitempty"`
 	Edit          *edit             `json:"edit,omitempty"`
-	PerHour       *int              `json:"per_hour,omitempty"`
 }
 
 // block selects applications of a chain, by name, by label or by both.
@@ -319,9 +316,6 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	if kind == core.TriggerEvent && len(c.Types) == 0 {
 		wrong("types", "found none; expected the types of the events that begin a rollout")
-	}
-	if n := c.perHour(); n < 1 || n > maxPerHour {
-		wrong("per_hour", "found %d; expected 1 to %d", n, maxPerHour)
 	}
 	if c.Edit != nil {
 		found = append(found, c.Edit.check()...)

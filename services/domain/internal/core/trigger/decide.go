@@ -475,13 +475,6 @@ func (d *decision) repairs(ctx context.Context, seen core.Reconciliation) (many,
 
 // begin begins a rollout of the set.
 func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.TriggerSignal, error) {
-	if d.trigger.Kind == core.TriggerEvent {
-		var err error
-		if _, n.Lately, err = d.tx.LatelyOfTrigger(ctx, d.trigger.ID, d.now.Add(-time.Hour)); err != nil {
-			return core.TriggerSignal{}, err
-		}
-		n.Most = d.config.perHour()
-	}
 	n = d.automatic(n, d.signals[len(d.signals)-1])
 	n.Reason = d.why(n)
 	made, err := d.u.rollouts.Begin(ctx, d.tx, d.organization, n)

@@ -184,7 +184,7 @@ func (e *edit) prepare(t core.Trigger, of Event, data map[string]any) (*core.Tri
 	if err != nil {
 		return nil, fmt.Errorf("write the edit: %w", err)
 	}
-	return &core.TriggerEdit{Inputs: inputs, BuiltFrom: builtFrom(data)}, nil
+	return &core.TriggerEdit{Inputs: inputs}, nil
 }
 
 func paths(files []editedFile) []string {

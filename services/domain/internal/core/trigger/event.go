@@ -114,14 +114,14 @@ func (u *UseCases) deliver(ctx context.Context, a core.Actor, events []Event, ab
 	}
 	var sent []Delivery
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}}
+		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}, reached: map[int64]reached{}}
 		sent = d.sent
 		for _, one := range all {
-			if err := d.ofType(ctx, one); err != nil {
+			if err := d.match(ctx, one); err != nil {
 				return err
 			}
 		}
-		return d.store(ctx)
+		return d.all(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -216,13 +216,29 @@ type delivering struct {
 	sent  []Delivery
 	// allowed has, by application, whether the actor may send it events.
 	allowed map[int64]bool
-	// some are those that are to be stored; reached is how many there were, with those that are stored already.
+	// matched are the events that triggers match, reached these triggers by number, and some what is to be stored.
+	matched []matched
+	reached map[int64]reached
 	some    []core.ReachedTrigger
-	reached int
 }
 
-// ofType delivers events of one type.
-func (d *delivering) ofType(ctx context.Context, all *arrivals) error {
+// matched is an event that a trigger matches.
+type matched struct {
+	arrival
+
+	reached
+
+	edit *edit
+}
+
+// reached is a trigger that events match, and which of their causes it has.
+type reached struct {
+	trigger *core.ReachedTrigger
+	known   map[string]bool
+}
+
+// match finds the triggers that events of one type match.
+func (d *delivering) match(ctx context.Context, all *arrivals) error {
 	candidates, err := d.tx.TriggersOfEvent(ctx, d.actor.Organization, all.types, all.details, maxPending)
 	if err != nil {
 		return err
@@ -232,18 +248,18 @@ func (d *delivering) ofType(ctx context.Context, all *arrivals) error {
 		if err != nil {
 			continue // what cannot be read is decided about by nobody
 		}
-		var matching []arrival
+		var some []matched
 		for _, e := range all.events {
 			if c.matches(e.Event, e.data) {
-				matching = append(matching, e)
+				some = append(some, matched{arrival: e, edit: c.Edit})
 			}
 		}
-		may, err := d.may(ctx, t.ApplicationID, len(matching) > 0)
+		may, err := d.may(ctx, t.ApplicationID, len(some) > 0)
 		if err != nil {
 			return err
 		}
 		if may {
-			if err := d.to(ctx, t, c, matching); err != nil {
+			if err := d.add(ctx, t, some); err != nil {
 				return err
 			}
 		}
@@ -268,12 +284,12 @@ func (d *delivering) may(ctx context.Context, application int64, asked bool) (bo
 	return may, nil
 }
 
-// to delivers events to a trigger that they match. One that it has already takes no room.
-func (d *delivering) to(ctx context.Context, t core.ReachedTrigger, c config, events []arrival) error {
-	if d.reached += len(events); d.reached > maxReached && len(d.sent) > 1 {
+// add adds events that a trigger matches. One that it has already takes no room.
+func (d *delivering) add(ctx context.Context, t core.ReachedTrigger, events []matched) error {
+	if len(d.matched)+len(events) > maxReached && len(d.sent) > 1 {
 		return fault.New(fault.Invalid, "found events that reach more than %d triggers together; send fewer at once", maxReached)
 	}
-	known := map[string]bool{}
+	of := d.of(t)
 	if t.Pending+len(events) > maxPending {
 		causes := make([]string, len(events))
 		for i, e := range events {
@@ -284,25 +300,45 @@ func (d *delivering) to(ctx context.Context, t core.ReachedTrigger, c config, ev
 			return err
 		}
 		for _, cause := range found {
-			known[cause] = true
+			of.known[cause] = true
 		}
 	}
 	for _, e := range events {
-		if !known[e.cause] && t.Pending >= maxPending {
-			d.sent[e.place].Full++
+		e.reached = of
+		d.matched = append(d.matched, e)
+	}
+	return nil
+}
+
+// of is what events of all types have of a trigger: how much it has to decide about, and which of their causes it has.
+func (d *delivering) of(t core.ReachedTrigger) reached {
+	one, exists := d.reached[t.ID]
+	if !exists {
+		one = reached{&t, map[string]bool{}}
+		d.reached[t.ID] = one
+	}
+	return one
+}
+
+// all delivers what was matched, in the order in which it was sent, which is the order of decisions.
+func (d *delivering) all(ctx context.Context) error {
+	slices.SortStableFunc(d.matched, func(a, b matched) int { return a.place - b.place })
+	for _, m := range d.matched {
+		if !m.known[m.cause] && m.trigger.Pending >= maxPending {
+			d.sent[m.place].Full++
 			continue
 		}
-		d.sent[e.place].Triggers++
-		if known[e.cause] {
+		d.sent[m.place].Triggers++
+		if m.known[m.cause] {
 			continue
 		}
-		known[e.cause] = true
-		t.Pending++
-		one := t
-		one.Sender = core.AuthorOf(d.actor)
-		if one.Cause = e.cause; c.Edit != nil {
+		m.known[m.cause] = true
+		m.trigger.Pending++
+		one := *m.trigger
+		one.Cause, one.Sender = m.cause, core.AuthorOf(d.actor)
+		if m.edit != nil {
 			var err error
-			if one.Edit, err = c.Edit.prepare(t.Trigger, e.Event, e.data); err != nil {
+			if one.Edit, err = m.edit.prepare(one.Trigger, m.Event, m.data); err != nil {
 				one.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
 			}
 		}
@@ -312,7 +348,7 @@ func (d *delivering) to(ctx context.Context, t core.ReachedTrigger, c config, ev
 			}
 		}
 	}
-	return nil
+	return d.store(ctx)
 }
 
 // store stores what has been collected: with what they edit, signals are large.

@@ -66,10 +66,6 @@ type Tx interface {
 	AddEvents(ctx context.Context, at time.Time, all []core.ReachedTrigger) error
 	// SaveSignalEdit stores how far an edit has come, unless another attempt has begun since, and when it is looked at again.
 	SaveSignalEdit(ctx context.Context, signal int64, attempt int, e core.TriggerEdit, due time.Time) error
-	// LatelyOfTrigger counts the edits that a trigger has made since an instant, and the rollouts that it has begun or queued.
-	LatelyOfTrigger(ctx context.Context, trigger int64, since time.Time) (edits, rollouts int, err error)
-	// TriggerOfCommit returns the trigger whose edit made a commit, of which the first digits suffice; false for a commit of others.
-	TriggerOfCommit(ctx context.Context, commit string) (core.Trigger, bool, error)
 	// DueTrigger locks a trigger with due signals, skipping those that others have locked; false if there is none.
 	DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error)
 	// PendingSignals returns the undecided signals of a trigger, due or not, the oldest first; at most a thousand.
@@ -97,7 +93,7 @@ type Tx interface {
 // Rollouts begins rollouts.
 type Rollouts interface {
 	Begin(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (rollout.Begun, error)
-	Refused(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (refused, frozen string, err error)
+	Refused(ctx context.Context, tx rollout.Tx, organization int64, n rollout.Automatic) (refused string, err error)
 	CheckInputs(ctx context.Context, tx rollout.Tx, organization, application int64, inputs json.RawMessage) error
 	Foresee(ctx context.Context, tx rollout.Tx, a core.Actor, n rollout.Unreleased) (rollout.Foreseen, error)
 	CancelWith(ctx context.Context, tx rollout.Tx, a core.Actor, rollout int64, reason string) error

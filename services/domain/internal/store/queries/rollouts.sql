@@ -23,17 +23,9 @@ INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
 VALUES (@organization_id, @rollout_environment_id, @service_id) RETURNING *;
 
 -- name: InsertSnapshot :exec
--- Nothing if the latest attempt committed the same. Reports of a rollout are stored one after the other.
 INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
-SELECT @organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes
-WHERE NOT EXISTS (
-    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = @organization_id AND s.deployment_id = @deployment_id
-      AND s.commit_sha = @commit_sha AND s.manifest_digest = @manifest_digest AND s.parameters = @parameters
-      AND NOT EXISTS (SELECT FROM cd_deployment_snapshots l
-          WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id));
-
--- name: CountSnapshots :one
-SELECT count(*) FROM cd_deployment_snapshots WHERE organization_id = @organization_id AND deployment_id = @deployment_id;
+VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes)
+ON CONFLICT (organization_id, deployment_id) DO NOTHING;
 
 -- name: UpsertDeploymentLink :exec
 INSERT INTO cd_deployment_links AS l (organization_id, deployment_id, name, namespace, url, status)
@@ -246,20 +238,9 @@ WHERE n.organization_id = @organization_id AND n.id IN (
 );
 
 -- name: SnapshotsByDeployment :many
--- That of the latest attempt. The bundle is the one that the rollout has pinned for the environment (D7, D15).
+-- The bundle is the one that the rollout has pinned for the environment (D7, D15).
 SELECT sqlc.embed(s), e.driver_digest
 FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
-WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[])
-  AND NOT EXISTS (SELECT FROM cd_deployment_snapshots l
-      WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id);
-
--- name: AttemptsByDeployment :many
--- Those before the latest, the earliest first.
-SELECT s.deployment_id, s.commit_sha, s.manifest_digest, s.created_at
-FROM cd_deployment_snapshots s
-WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[])
-  AND EXISTS (SELECT FROM cd_deployment_snapshots l
-      WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id)
-ORDER BY s.deployment_id, s.id;
+WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[]);

@@ -67,8 +67,8 @@ ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 -- name: InsertEvents :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit, sender_type, sender_id, sender_name)
 SELECT @organization_id, n.trigger_id, n.cause, @at, @at, NULLIF(n.edit, '')::jsonb, @sender_type, @sender_id, @sender_name
-FROM (SELECT unnest(@triggers::bigint[]) AS trigger_id, unnest(@causes::text[]) AS cause, unnest(@edits::text[]) AS edit) n
-ORDER BY n.trigger_id, n.cause -- as all do, so that none waits for another that waits for it
+FROM (SELECT unnest(@triggers::bigint[]) AS trigger_id, unnest(@causes::text[]) AS cause, unnest(@edits::text[]) AS edit, generate_subscripts(@triggers::bigint[], 1) AS place) n
+ORDER BY n.place -- that of their numbers, by which they are decided about
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: SaveSignalEdit :exec
@@ -121,21 +121,6 @@ CROSS JOIN LATERAL (
     SELECT * FROM cd_trigger_signals n WHERE n.organization_id = @organization_id AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT @most
 ) s
 ORDER BY s.trigger_id, s.id DESC;
-
--- name: LatelyOfTrigger :one
--- How many edits a trigger has made since an instant, and how many rollouts it has begun.
-SELECT count(*) FILTER (WHERE edit ->> 'state' IN ('committed', 'proposed')) AS edits,
-       count(DISTINCT COALESCE(rollout_id, -id)) FILTER (WHERE outcome IN ('began', 'queued')) AS rollouts
-FROM cd_trigger_signals
-WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND decided_at > @since::timestamptz
-  AND (outcome IN ('began', 'queued') OR edit ->> 'state' IN ('committed', 'proposed'));
-
--- name: TriggerOfCommit :many
--- The trigger of the organization whose edit has made a commit, of which the first digits suffice.
-SELECT sqlc.embed(t) FROM cd_trigger_signals s JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.id = s.trigger_id
-WHERE s.organization_id = @organization_id AND s.edit ->> 'state' = 'committed'
-  AND (s.edit ->> 'commit') COLLATE "C" >= @commit::text AND (s.edit ->> 'commit') COLLATE "C" < @commit::text || 'g'
-LIMIT 1;
 
 -- name: OrganizationsWithDueSignals :many
 -- Across organizations, on purpose: the workers are for all.

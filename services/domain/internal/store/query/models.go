@@ -2004,7 +2004,7 @@ type ServiceEnvironmentHealth struct {
 	UpdatedAt time.Time
 }
 
-// What exactly was deployed, by each attempt: the latest is what is deployed. Never a secret.
+// What exactly was deployed. Never a secret.
 type Snapshot struct {
 	ID             int64
 	OrganizationID int64

@@ -91,48 +91,6 @@ func (q *Queries) ActiveRolloutsByEnvironment(ctx context.Context, organizationI
 	return items, nil
 }
 
-const attemptsByDeployment = `-- name: AttemptsByDeployment :many
-SELECT s.deployment_id, s.commit_sha, s.manifest_digest, s.created_at
-FROM cd_deployment_snapshots s
-WHERE s.organization_id = $1 AND s.deployment_id = ANY($2::bigint[])
-  AND EXISTS (SELECT FROM cd_deployment_snapshots l
-      WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id)
-ORDER BY s.deployment_id, s.id
-`
-
-type AttemptsByDeploymentRow struct {
-	DeploymentID   int64
-	CommitSha      string
-	ManifestDigest string
-	CreatedAt      time.Time
-}
-
-// Those before the latest, the earliest first.
-func (q *Queries) AttemptsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]AttemptsByDeploymentRow, error) {
-	rows, err := q.db.Query(ctx, attemptsByDeployment, organizationID, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []AttemptsByDeploymentRow
-	for rows.Next() {
-		var i AttemptsByDeploymentRow
-		if err := rows.Scan(
-			&i.DeploymentID,
-			&i.CommitSha,
-			&i.ManifestDigest,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const countRolloutsByApplication = `-- name: CountRolloutsByApplication :many
 SELECT application_id AS id, count(*) AS items FROM cd_rollouts
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
@@ -161,17 +119,6 @@ func (q *Queries) CountRolloutsByApplication(ctx context.Context, organizationID
 		return nil, err
 	}
 	return items, nil
-}
-
-const countSnapshots = `-- name: CountSnapshots :one
-SELECT count(*) FROM cd_deployment_snapshots WHERE organization_id = $1 AND deployment_id = $2
-`
-
-func (q *Queries) CountSnapshots(ctx context.Context, organizationID int64, deploymentID int64) (int64, error) {
-	row := q.db.QueryRow(ctx, countSnapshots, organizationID, deploymentID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
 }
 
 const deploymentsByID = `-- name: DeploymentsByID :many
@@ -531,12 +478,8 @@ func (q *Queries) InsertRolloutSkip(ctx context.Context, arg InsertRolloutSkipPa
 
 const insertSnapshot = `-- name: InsertSnapshot :exec
 INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
-SELECT $1, $2, $3, $4, $5, $6
-WHERE NOT EXISTS (
-    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = $1 AND s.deployment_id = $2
-      AND s.commit_sha = $3 AND s.manifest_digest = $4 AND s.parameters = $5
-      AND NOT EXISTS (SELECT FROM cd_deployment_snapshots l
-          WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id))
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (organization_id, deployment_id) DO NOTHING
 `
 
 type InsertSnapshotParams struct {
@@ -548,7 +491,6 @@ type InsertSnapshotParams struct {
 	Changes        []core.FileChange
 }
 
-// Nothing if the latest attempt committed the same. Reports of a rollout are stored one after the other.
 func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) error {
 	_, err := q.db.Exec(ctx, insertSnapshot,
 		arg.OrganizationID,
@@ -1268,8 +1210,6 @@ FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 WHERE s.organization_id = $1 AND s.deployment_id = ANY($2::bigint[])
-  AND NOT EXISTS (SELECT FROM cd_deployment_snapshots l
-      WHERE l.organization_id = s.organization_id AND l.deployment_id = s.deployment_id AND l.id > s.id)
 `
 
 type SnapshotsByDeploymentRow struct {
@@ -1277,7 +1217,7 @@ type SnapshotsByDeploymentRow struct {
 	DriverDigest string
 }
 
-// That of the latest attempt. The bundle is the one that the rollout has pinned for the environment (D7, D15).
+// The bundle is the one that the rollout has pinned for the environment (D7, D15).
 func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]SnapshotsByDeploymentRow, error) {
 	rows, err := q.db.Query(ctx, snapshotsByDeployment, organizationID, ids)
 	if err != nil {

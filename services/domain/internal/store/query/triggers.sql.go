@@ -134,8 +134,8 @@ func (q *Queries) ForgetSignals(ctx context.Context, before time.Time, most int3
 const insertEvents = `-- name: InsertEvents :exec
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, edit, sender_type, sender_id, sender_name)
 SELECT $1, n.trigger_id, n.cause, $2, $2, NULLIF(n.edit, '')::jsonb, $3, $4, $5
-FROM (SELECT unnest($6::bigint[]) AS trigger_id, unnest($7::text[]) AS cause, unnest($8::text[]) AS edit) n
-ORDER BY n.trigger_id, n.cause -- as all do, so that none waits for another that waits for it
+FROM (SELECT unnest($6::bigint[]) AS trigger_id, unnest($7::text[]) AS cause, unnest($8::text[]) AS edit, generate_subscripts($6::bigint[], 1) AS place) n
+ORDER BY n.place -- that of their numbers, by which they are decided about
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
 `
 
@@ -291,27 +291,6 @@ func (q *Queries) KnownCauses(ctx context.Context, organizationID int64, trigger
 		return nil, err
 	}
 	return items, nil
-}
-
-const latelyOfTrigger = `-- name: LatelyOfTrigger :one
-SELECT count(*) FILTER (WHERE edit ->> 'state' IN ('committed', 'proposed')) AS edits,
-       count(DISTINCT COALESCE(rollout_id, -id)) FILTER (WHERE outcome IN ('began', 'queued')) AS rollouts
-FROM cd_trigger_signals
-WHERE organization_id = $1 AND trigger_id = $2 AND decided_at > $3::timestamptz
-  AND (outcome IN ('began', 'queued') OR edit ->> 'state' IN ('committed', 'proposed'))
-`
-
-type LatelyOfTriggerRow struct {
-	Edits    int64
-	Rollouts int64
-}
-
-// How many edits a trigger has made since an instant, and how many rollouts it has begun.
-func (q *Queries) LatelyOfTrigger(ctx context.Context, organizationID int64, triggerID int64, since time.Time) (LatelyOfTriggerRow, error) {
-	row := q.db.QueryRow(ctx, latelyOfTrigger, organizationID, triggerID, since)
-	var i LatelyOfTriggerRow
-	err := row.Scan(&i.Edits, &i.Rollouts)
-	return i, err
 }
 
 const latestDecisions = `-- name: LatestDecisions :many
@@ -773,53 +752,6 @@ func (q *Queries) SourcesOfRepository(ctx context.Context, arg SourcesOfReposito
 			&i.Service,
 			&i.SourceRef,
 			&i.SourceConfig,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const triggerOfCommit = `-- name: TriggerOfCommit :many
-SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM cd_trigger_signals s JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.id = s.trigger_id
-WHERE s.organization_id = $1 AND s.edit ->> 'state' = 'committed'
-  AND (s.edit ->> 'commit') COLLATE "C" >= $2::text AND (s.edit ->> 'commit') COLLATE "C" < $2::text || 'g'
-LIMIT 1
-`
-
-type TriggerOfCommitRow struct {
-	Trigger Trigger
-}
-
-// The trigger of the organization whose edit has made a commit, of which the first digits suffice.
-func (q *Queries) TriggerOfCommit(ctx context.Context, organizationID int64, commit string) ([]TriggerOfCommitRow, error) {
-	rows, err := q.db.Query(ctx, triggerOfCommit, organizationID, commit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TriggerOfCommitRow
-	for rows.Next() {
-		var i TriggerOfCommitRow
-		if err := rows.Scan(
-			&i.Trigger.OrganizationID,
-			&i.Trigger.ID,
-			&i.Trigger.ApplicationID,
-			&i.Trigger.Name,
-			&i.Trigger.Kind,
-			&i.Trigger.Config,
-			&i.Trigger.Enabled,
-			&i.Trigger.PrincipalType,
-			&i.Trigger.PrincipalID,
-			&i.Trigger.PrincipalName,
-			&i.Trigger.ChangedAt,
-			&i.Trigger.RemovedAt,
-			&i.Trigger.CreatedAt,
-			&i.Trigger.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}

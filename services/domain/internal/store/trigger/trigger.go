@@ -274,21 +274,6 @@ func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e
 	return pg.Classify(err, "keep the edit of signal %d", signal)
 }
 
-// LatelyOfTrigger implements trigger.Tx.
-func (w Writes) LatelyOfTrigger(ctx context.Context, trigger int64, since time.Time) (edits, rollouts int, err error) {
-	row, err := w.Q.LatelyOfTrigger(ctx, w.Entered, trigger, since)
-	return int(row.Edits), int(row.Rollouts), pg.Classify(err, "count what trigger %d has begun lately", trigger)
-}
-
-// TriggerOfCommit implements trigger.Tx.
-func (w Writes) TriggerOfCommit(ctx context.Context, commit string) (core.Trigger, bool, error) {
-	rows, err := w.Q.TriggerOfCommit(ctx, w.Entered, commit)
-	if err != nil || len(rows) == 0 {
-		return core.Trigger{}, false, pg.Classify(err, "find the trigger that made a commit")
-	}
-	return trigger(rows[0].Trigger), true, nil
-}
-
 // DueTrigger implements trigger.Tx.
 func (w Writes) DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error) {
 	row, err := w.Q.DueTrigger(ctx, w.Entered, at)

@@ -70,7 +70,7 @@ func repositoryURL(raw string) (*url.URL, error) {
 	if place, is, err := sealing.ParseSSH(raw); is && err == nil {
 		return place.URL, nil
 	}
-	return url.Parse(raw) //nolint:wrapcheck // its callers have no use for the text
+	return url.Parse(raw)
 }
 
 // spelling is the path of a URL as it is sent, in lower case.

@@ -29,8 +29,8 @@ func TestARepositoryOverSSHIsTheSamePlace(t *testing.T) {
 	}
 }
 
-// D46, D56: what one server has under two ports, as a forge has its pages and its SSH, and what forges spell in another way over SSH, is one
-// place; what only the server could distinguish is refused.
+// D46, D56: what one server has under two ports, as a forge has its pages and its SSH, and what forges spell in another way over SSH, is
+// one place; what only the server could distinguish is refused.
 func TestSpellingsOverSSHThatServersHave(t *testing.T) {
 	t.Parallel()
 	const same, other, unclear = "same", "other", "unclear"
