@@ -144,12 +144,17 @@ func (v *vault) report(organization int64, reports ...event.CredentialChanged) {
 		v.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(v.t.Context())) }()
-	last := fmt.Sprint("end-", v.sent-len(reports)-1)
+	// Several are taken at once, in no order.
+	names, sequences := []string{fmt.Sprint("end-", v.sent-len(reports)-1)}, []int64{1}
+	for _, r := range reports {
+		names, sequences = append(names, r.Name), append(sequences, r.Sequence)
+	}
 	v.eventually("the service has the reports", func(ctx context.Context) bool {
-		var found bool
-		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+pgx.Identifier{v.config.Schema}.Sanitize()+`.credential WHERE organization = $1 AND name = $2)`,
-			organization, last).Scan(&found)
-		return err == nil && found
+		var missing int
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM unnest($2::text[], $3::bigint[]) r (name, sequence) WHERE NOT EXISTS (
+			SELECT FROM `+pgx.Identifier{v.config.Schema}.Sanitize()+`.credential c
+			WHERE c.organization = $1 AND c.name = r.name AND c.sequence >= r.sequence)`, organization, names, sequences).Scan(&missing)
+		return err == nil && missing == 0
 	})
 }
 

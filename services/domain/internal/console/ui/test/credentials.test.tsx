@@ -44,7 +44,7 @@ describe('the forms of credentials', () => {
     expect(new Set(forms.map((f) => f.key)).size).toBe(forms.length)
     const kinds: Partial<CredentialFields>[] = [
       {}, { username: '' }, { ecr: { accessKeyId: 'A', region: 'r', roleArn: '' } }, { gar: { tokenUrl: '' } }, { acr: { tenantId: 't', clientId: 'c' } }, { kind: 'GIT' },
-      { kind: 'GIT', githubApp: { appId: '1', installationId: '2' } }, { kind: 'HTTP' }, { kind: 'HTTP', username: '' }, { kind: 'HTTP', username: '', header: 'X' },
+      { kind: 'GIT', githubApp: { appId: '1', installationId: '2' } }, { kind: 'GIT', sshKey: { knownHosts: 'h' } }, { kind: 'HTTP' }, { kind: 'HTTP', username: '' }, { kind: 'HTTP', username: '', header: 'X' },
       { kind: 'HTTP', username: '', oauth2: { tokenUrl: 'u', clientId: 'c' } }, { kind: 'HTTP', username: '', certificate: { ca: '' } },
     ]
     for (const kind of kinds) expect(forms.filter((f) => f.is(credential(kind)))).toHaveLength(1)
