@@ -18,6 +18,11 @@ require (
 )
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.41.9 // indirect
+	github.com/aws/smithy-go v1.26.0 // indirect
+)
+
+require (
 	cel.dev/cel-go v0.33.2 // indirect
 	cel.dev/expr v0.25.3 // indirect
 	dario.cat/mergo v1.0.1 // indirect
