@@ -344,6 +344,25 @@ func TestABatchFillsATriggerUpToItsLimit(t *testing.T) {
 	w.want(kept, []string{"event:/ci/a", "event:/ci/b", "event:/ci/c"})
 }
 
+// D58: the room of a trigger is one for events of all types in a batch: what it has takes none of it, also if another type takes the rest.
+func TestTypesOfABatchShareTheRoomOfATrigger(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	w.trigger(core.TriggerEvent, `{"types":["*"]}`)
+	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state)
+		SELECT organization_id, id, 'event:/ci/' || n, now(), now(), 'pending' FROM cd_triggers, generate_series(1, 499) n WHERE kind = 'event'`)
+	w.ok(err)
+	header := map[string]string{"Content-Type": "application/cloudevents-batch+json"}
+	const two = `[{"specversion":"1.0","type":"a","source":"/ci","id":"new"},{"specversion":"1.0","type":"b","source":"/ci","id":"7"}]`
+	const reached = `{"triggers":1,"full":0}`
+	for range 2 {
+		code, answer := w.sent(http.MethodPost, "deploys", header, two)
+		if want := `{"events":[` + reached + `,` + reached + `]}`; code != http.StatusAccepted || answer != want {
+			t.Errorf("found %d %s; expected 202 %s", code, answer, want)
+		}
+	}
+}
+
 // D58: what a batch makes is bounded by what it makes, not only by what is in it; one event reaches as many triggers as it matches.
 func TestABatchThatReachesTooMuchIsRefused(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func withDrivers(t *testing.T) *runbooks {
 	agent, _, err := b.access.RegisterAgent(t.Context(), user(), "others")
 	b.ok(err)
 	for name, config := range map[string]string{
-		"files": `{}`, "pulled": fmt.Sprintf(`{"cluster_agent_id":%d,"job_namespaces":["shop-*"]}`, agent.ID),
+		"files": `{}`, "pulled": fmt.Sprintf(`{"cluster_agent_id":%d,"namespaces":["flux-system","shop-*"]}`, agent.ID),
 		"flows": fmt.Sprintf(`{"cluster_agent_id":%d}`, agent.ID),
 		"away":  `{"access":"server","server_url":"argo.test","credential":"argo"}`,
 	} {
@@ -82,7 +82,7 @@ func TestTheNamespaceOfJobs(t *testing.T) {
 		b.refusedAt(b.write("", tt.step), "/definition/steps/0/before/0/namespace", tt.problem)
 	}
 	err := b.write("", deployStep("pulled", pulled+`,"target_namespace":"kube-system"`, ""))
-	b.refusedAt(err, "/definition/steps/0/config/target_namespace", `expected one that the environment allows (job_namespaces: shop-*)`)
+	b.refusedAt(err, "/definition/steps/0/config/target_namespace", `expected one that the environment allows (namespaces: flux-system, shop-*)`)
 
 	b.ok(b.write("", deployStep("live", inCluster("live"), jobsOf("before", "")),
 		deployStep("flows", `"template":"kind: Workflow"`, jobsOf("after", "argo")),

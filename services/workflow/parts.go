@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/rpc"
 	"github.com/lockstep-cd/lockstep/pkg/run"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/sealing/keyset"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
@@ -31,7 +32,6 @@ import (
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/control"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/reconcile"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/retention"
@@ -83,7 +83,7 @@ func checkScopes(ctx context.Context, c Config, several func(context.Context) (b
 // functions are everything that programs may run. Which of them are carried out here and which by a relay is decided
 // here alone.
 func functions(
-	c Config, own credential.Store, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
+	c Config, own book.Store, several func(context.Context) (bool, error), budget *gitfetch.Budget, wall clock.Clock, log *slog.Logger,
 	watching function.WatchDeps, tasks *sandbox.Tasks,
 ) (*activity.Functions, *git.Forge, *web.Client, error) {
 	// A program names its repositories, so they are anybody's URLs (D41); those that the operator has credentials for are
@@ -107,7 +107,7 @@ func functions(
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("vault: %w", err)
 	}
-	book := credential.NewBook(credential.Deps{
+	book := book.NewBook(book.Deps{
 		Store: own, Open: keyset.New(secrets, c.Credentials.KeysetRef).Open, Read: secrets.Read, Settings: c.Credentials,
 	})
 	forge, err := git.New(git.Deps{
@@ -134,7 +134,7 @@ const mostTimeout = 5*time.Minute + 5*time.Second
 
 // requester sends the requests of programs. A program names the URL, so it is anybody's (D41).
 func requester(
-	c Config, own *credential.Book, several func(context.Context) (bool, error), secrets *secret.Reader, log *slog.Logger,
+	c Config, own *book.Book, several func(context.Context) (bool, error), secrets *secret.Reader, log *slog.Logger,
 ) (*web.Client, error) {
 	guard := httpx.Config{Allow: c.HTTPAllowNetworks, Timeout: mostTimeout, MaxBody: math.MaxInt64 - 1, Log: log}
 	var err error

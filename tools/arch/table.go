@@ -128,9 +128,9 @@ func table() []rule {
 		adapter("workflow", "offline", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		adapter("workflow", "model", join(sql, nats, kube, star, grpcs)),
 		adapter("workflow", "git", join(sql, nats, kube, star), "pkg/keylock", "pkg/gitfetch", "pkg/secret", "pkg/secret/reference", "pkg/sealing",
-			"pkg/sshkey"),
+			"pkg/sealing/book", "pkg/sshkey"),
 		// It publishes on NATS servers that programs name, through the guarded transport; the service's own server is the bus's alone.
-		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/ociauth/login", "pkg/secret", "pkg/secret/reference", "pkg/sealing"),
+		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/ociauth/login", "pkg/secret", "pkg/secret/reference", "pkg/sealing", "pkg/sealing/book"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		adapter("relay", "web", join(sql, nats, kube, star, grpcs), "pkg/sealing"),
 		// What the tests of a service have in common, in more than one of its packages.

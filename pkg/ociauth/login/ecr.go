@@ -96,7 +96,7 @@ func (u *Use) assume(ctx context.Context, e sealing.ECR, k keys) (keys, error) {
 	return keys{of.ID, of.Secret, of.Session}, nil
 }
 
-// aws sends a request that is signed (Signature Version 4).
+// signed sends a request that is signed (Signature Version 4 of AWS).
 func (u *Use) signed(
 	ctx context.Context, k keys, service, target string, header http.Header, body []byte, decode func([]byte, any) error, into any,
 ) error {

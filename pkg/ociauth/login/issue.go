@@ -2,10 +2,6 @@ package login
 
 import (
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -99,7 +95,7 @@ func (u *Use) gar(ctx context.Context, value string) (book.Token, error) {
 	}
 	target := addressOr(u.credential.Proof.GAR.TokenURL, googleTokens)
 	now := u.logins.d.Clock.Now()
-	signed, err := jwt(account, map[string]any{
+	signed, err := sealing.SignJWT(account.Key, account.KeyID, map[string]any{
 		"iss": account.Email, "scope": googleScope, "aud": target, "iat": now.Add(-time.Minute).Unix(), "exp": now.Add(signedFor).Unix(),
 	})
 	if err != nil {
@@ -123,23 +119,6 @@ func (u *Use) gar(ctx context.Context, value string) (book.Token, error) {
 // seconds is how long a token is good for, as its server says: an hour at most.
 func seconds(n float64) time.Duration {
 	return time.Duration(min(max(n, 0), time.Hour.Seconds())) * time.Second
-}
-
-// jwt is what proves a service account: a JSON Web Token (RFC 7519), signed with RS256.
-func jwt(account sealing.ServiceAccount, claims map[string]any) (string, error) {
-	header, err := json.Marshal(map[string]string{"alg": "RS256", "typ": "JWT", "kid": account.KeyID})
-	if err != nil {
-		return "", err
-	}
-	body, err := json.Marshal(claims)
-	if err != nil {
-		return "", err
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	signed := encode(header) + "." + encode(body)
-	digest := sha256.Sum256([]byte(signed))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, account.Key, crypto.SHA256, digest[:])
-	return signed + "." + encode(signature), err
 }
 
 const (

@@ -11,9 +11,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/telemetry"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -36,7 +36,7 @@ type Policies interface {
 	// no-op.
 	ReceiveCallAnswer(ctx context.Context, wire event.Event, organization int64, a history.CallAnswer) error
 	// ReceiveCredential claims wire and stores a credential, unless a later report is stored, in one transaction.
-	ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error
+	ReceiveCredential(ctx context.Context, wire event.Event, r book.Report) error
 }
 
 // Rejecter records that an event can never be applied.

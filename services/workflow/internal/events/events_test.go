@@ -15,10 +15,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock/clocktest"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
@@ -243,7 +243,7 @@ func (i *inbox) ReceiveCallAnswer(ctx context.Context, wire event.Event, organiz
 	return err
 }
 
-func (i *inbox) ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error {
+func (i *inbox) ReceiveCredential(ctx context.Context, wire event.Event, r book.Report) error {
 	_, _, err := i.ReceiveFrom(ctx, wire, history.Event{Organization: r.Organization, ID: wire.ID()})
 	return err
 }

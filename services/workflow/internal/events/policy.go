@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -43,7 +43,7 @@ func (d Domain) policies(ctx context.Context, wire event.Event, e history.Event)
 				return fault.Because(err, fault.Invalid, "read the proof of credential %q", data.Name)
 			}
 		}
-		return d.Policies.ReceiveCredential(ctx, wire, credential.Report{Sequence: data.Sequence, Credential: credential.Credential{
+		return d.Policies.ReceiveCredential(ctx, wire, book.Report{Sequence: data.Sequence, Credential: book.Credential{
 			Terms: sealing.Terms{
 				Organization: e.Organization, Name: data.Name, Version: data.Version, Kind: sealing.Kind(data.Kind), URLPrefixes: data.URLPrefixes,
 				Username: data.Username, Header: data.Header, Forge: data.Forge, Proof: proof,

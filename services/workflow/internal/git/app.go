@@ -3,11 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -20,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // appUser is the user name that GitHub wants with the token of an installation, over Git's protocol.
@@ -42,7 +38,7 @@ const (
 
 // apps has tokens issued for installations of GitHub Apps.
 type apps struct {
-	issued *credential.Issued
+	issued *book.Issued
 	// client reaches GitHub, by the rules of all requests of an operation (D41).
 	client *http.Client
 	clock  clock.Clock
@@ -52,7 +48,7 @@ func newApps(client *http.Client, c clock.Clock) *apps {
 	// It follows no redirect: what we sign goes to the address that the credential is bound to.
 	alone := *client
 	alone.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &apps{issued: credential.NewIssued(c), client: &alone, clock: c}
+	return &apps{issued: book.NewIssued(c), client: &alone, clock: c}
 }
 
 // app is the GitHub App that a credential is one of; its zero value for none.
@@ -66,8 +62,8 @@ func (c Credential) app() sealing.GitHubApp {
 // token is one for a repository. It is good for no other one of the installation.
 func (a *apps) token(ctx context.Context, c *Credential, key string, repository *url.URL) (string, error) {
 	project := sha256.Sum256([]byte(strings.ToLower(repository.Host + "/" + projectOf(repository)))) // a program chooses how long it is
-	of := credential.Holder{Organization: c.own.Organization, Name: c.own.Name, For: string(project[:])}
-	value, again, err := a.issued.Of(ctx, of, key, c.own.Bytes(), issuedWithin, func(ctx context.Context) (credential.Token, error) {
+	of := book.Holder{Organization: c.own.Organization, Name: c.own.Name, For: string(project[:])}
+	value, again, err := a.issued.Of(ctx, of, key, c.own.Bytes(), issuedWithin, func(ctx context.Context) (book.Token, error) {
 		return a.issue(ctx, c, key, repository)
 	})
 	if err != nil {
@@ -86,10 +82,10 @@ func projectOf(repository *url.URL) string {
 var tokenForm = regexp.MustCompile(`^[\x21-\x7e]{8,}$`)
 
 // issue has a token issued for one repository (POST /app/installations/{installation_id}/access_tokens).
-func (a *apps) issue(ctx context.Context, c *Credential, key string, repository *url.URL) (credential.Token, error) {
+func (a *apps) issue(ctx context.Context, c *Credential, key string, repository *url.URL) (book.Token, error) {
 	signed, err := a.sign(c, key)
 	if err != nil {
-		return credential.Token{}, err
+		return book.Token{}, err
 	}
 	activity.Conceal(ctx, signed)
 	app := c.app()
@@ -100,11 +96,11 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	// Of two repositories of an installation, no names are the same: an installation is at one account.
 	body, err := json.Marshal(map[string][]string{"repositories": {path.Base(projectOf(repository))}})
 	if err != nil {
-		return credential.Token{}, fault.Because(err, fault.Internal, "encode a request for a token")
+		return book.Token{}, fault.Because(err, fault.Internal, "encode a request for a token")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)) //nolint:gosec // the transport decides (D41)
 	if err != nil {
-		return credential.Token{}, fault.New(fault.Invalid, "the API address of the credential %q cannot be used", c.Name)
+		return book.Token{}, fault.New(fault.Invalid, "the API address of the credential %q cannot be used", c.Name)
 	}
 	request.Header.Set("Authorization", "Bearer "+signed)
 	request.Header.Set("Accept", "application/vnd.github+json")
@@ -113,22 +109,22 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	answer, err := a.client.Do(request) //nolint:gosec // see above
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
-			return credential.Token{}, fault.Because(err, fault.Refused, "the API of the credential %q may not be reached: %s", c.Name, fault.Public(err))
+			return book.Token{}, fault.Because(err, fault.Refused, "the API of the credential %q may not be reached: %s", c.Name, fault.Public(err))
 		}
-		return credential.Token{}, silent(target, err)
+		return book.Token{}, silent(target, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusCreated {
-		return credential.Token{}, a.notIssued(c, answer, repository)
+		return book.Token{}, a.notIssued(c, answer, repository)
 	}
 	return a.read(ctx, c, answer.Body)
 }
 
 // read takes the token out of GitHub's answer.
-func (a *apps) read(ctx context.Context, c *Credential, body io.Reader) (credential.Token, error) {
+func (a *apps) read(ctx context.Context, c *Credential, body io.Reader) (book.Token, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, answerMost+1))
 	if err != nil {
-		return credential.Token{}, fault.Because(err, fault.Unavailable, "reading the token of the credential %q was interrupted", c.Name)
+		return book.Token{}, fault.Because(err, fault.Unavailable, "reading the token of the credential %q was interrupted", c.Name)
 	}
 	var issued struct {
 		Token     string    `json:"token"`
@@ -136,15 +132,15 @@ func (a *apps) read(ctx context.Context, c *Credential, body io.Reader) (credent
 	}
 	if len(raw) > answerMost || json.Unmarshal(raw, &issued) != nil || len(issued.Token) > tokenMost ||
 		!tokenForm.MatchString(issued.Token) || issued.ExpiresAt.IsZero() {
-		return credential.Token{}, fault.New(fault.Unauthenticated, "the API of the credential %q does not answer like GitHub: it has issued no token that can be read", c.Name)
+		return book.Token{}, fault.New(fault.Unauthenticated, "the API of the credential %q does not answer like GitHub: it has issued no token that can be read", c.Name)
 	}
 	activity.Conceal(ctx, issued.Token)
 	good := issued.ExpiresAt.Sub(a.clock.Now())
 	if good <= 0 {
-		return credential.Token{}, fault.New(fault.Unauthenticated, "GitHub has issued a token for the credential %q that ended at %s; expected the clock of this service to be right",
+		return book.Token{}, fault.New(fault.Unauthenticated, "GitHub has issued a token for the credential %q that ended at %s; expected the clock of this service to be right",
 			c.Name, issued.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	return credential.Token{Value: issued.Token, Good: good}, nil
+	return book.Token{Value: issued.Token, Good: good}, nil
 }
 
 // notIssued is the error of a token that was not issued. Nothing of the answer but its status is in it: it is a server's that a user has
@@ -178,23 +174,18 @@ func (a *apps) notIssued(c *Credential, answer *http.Response, repository *url.U
 	return fault.New(fault.Unauthenticated, "the API of the credential %q has issued no token: status %d", c.Name, status)
 }
 
-// sign is what proves the App: a JSON Web Token (RFC 7519), signed with RS256.
+// sign is what proves the App.
 func (a *apps) sign(c *Credential, text string) (string, error) {
 	key, err := sealing.ReadAppKey(text)
 	if err != nil {
 		return "", fault.New(fault.Unauthenticated, "the credential %q has no key that can be used: %s", c.Name, fault.Public(err))
 	}
 	now := a.clock.Now()
-	claims, err := json.Marshal(map[string]any{"iss": c.app().ID, "iat": now.Add(-signedBefore).Unix(), "exp": now.Add(signedFor).Unix()})
-	if err != nil {
-		return "", fault.Because(err, fault.Internal, "encode the claims of an App")
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	signed := encode([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + encode(claims)
-	digest := sha256.Sum256([]byte(signed))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, digest[:])
+	token, err := sealing.SignJWT(key, "", map[string]any{
+		"iss": c.app().ID, "iat": now.Add(-signedBefore).Unix(), "exp": now.Add(signedFor).Unix(),
+	})
 	if err != nil { // whose text may say something of the key
 		return "", fault.New(fault.Unauthenticated, "the credential %q has a key that does not sign", c.Name)
 	}
-	return signed + "." + encode(signature), nil
+	return token, nil
 }

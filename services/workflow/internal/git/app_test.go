@@ -26,8 +26,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // appKeys are two keys of an App, made once: it takes a while.
@@ -56,7 +56,7 @@ type gitHubApp struct {
 	// key is the one that GitHub knows.
 	key *rsa.PrivateKey
 	// own is the credential, and value its value.
-	own   credential.Credential
+	own   book.Credential
 	value string
 	// count is how many tokens were issued, and lives the one that is accepted.
 	count int
@@ -76,22 +76,22 @@ type gitHubApp struct {
 	statuses int
 }
 
-// CredentialNamed implements credential.Store.
-func (g *gitHubApp) CredentialNamed(context.Context, int64, string) (*credential.Credential, error) {
+// CredentialNamed implements book.Store.
+func (g *gitHubApp) CredentialNamed(context.Context, int64, string) (*book.Credential, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	one := g.own
 	return &one, nil
 }
 
-// CredentialsOfKind implements credential.Store.
-func (g *gitHubApp) CredentialsOfKind(_ context.Context, organization int64, kind sealing.Kind) ([]credential.Credential, error) {
+// CredentialsOfKind implements book.Store.
+func (g *gitHubApp) CredentialsOfKind(_ context.Context, organization int64, kind sealing.Kind) ([]book.Credential, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if organization != g.own.Organization || kind != g.own.Kind {
 		return nil, nil
 	}
-	return []credential.Credential{g.own}, nil
+	return []book.Credential{g.own}, nil
 }
 
 func newGitHubApp(t *testing.T, forge string, change ...func(*sealing.Terms)) *gitHubApp {
@@ -104,7 +104,7 @@ func newGitHubApp(t *testing.T, forge string, change ...func(*sealing.Terms)) *g
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.own = credential.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
+	g.own = book.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
 		Organization: 1, Name: "app", Version: 1, Kind: sealing.Git, URLPrefixes: []string{u.Scheme + "://" + u.Host + "/team"}, Forge: forge,
 		Proof: sealing.Proof{GitHubApp: sealing.GitHubApp{ID: "Iv23canary", Installation: "42"}},
 	}}
@@ -134,7 +134,7 @@ func (g *gitHubApp) replica() *Forge {
 	g.t.Cleanup(transport.Close)
 	f, err := New(Deps{
 		HTTP: transport, Budget: gitfetch.NewBudget(gitfetch.Limits{}), AuthorName: "Lockstep", AuthorEmail: "lockstep@example.com",
-		Clock: g.now, Log: slog.New(slog.DiscardHandler), Own: credential.NewBook(credential.Deps{
+		Clock: g.now, Log: slog.New(slog.DiscardHandler), Own: book.NewBook(book.Deps{
 			Store: g, Open: func(context.Context, []byte, sealing.Terms) (string, error) {
 				g.mu.Lock()
 				defer g.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 )
 
 // places are where the login of an operation may be sent. They are in the context of all of its requests: the Git library follows a
@@ -93,7 +93,7 @@ func plain(path string) bool {
 }
 
 // owned is a credential of the organization itself, for one of its places.
-func owned(c credential.Credential, prefix string) Credential {
+func owned(c book.Credential, prefix string) Credential {
 	return Credential{
 		Name: c.Name, URLPrefix: prefix, Username: c.Username, Forge: c.Forge, Organizations: []int64{c.Organization}, own: &c,
 	}
@@ -105,12 +105,12 @@ func (c credentials) candidates(ctx context.Context, organization int64, name st
 	if c.own == nil {
 		return named, nil
 	}
-	var own []credential.Credential
+	var own []book.Credential
 	var err error
 	if name != "" {
-		var one *credential.Credential
+		var one *book.Credential
 		if one, err = c.own.Named(ctx, organization, name, sealing.Git); one != nil {
-			own, named = []credential.Credential{*one}, nil
+			own, named = []book.Credential{*one}, nil
 		}
 	} else {
 		own, err = c.own.OfKind(ctx, organization, sealing.Git)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // The accounts at the forge: that of the credential, a person who may write, and one who may not.
@@ -524,14 +524,14 @@ func TestAForkIsReadOnlyForThoseWhoMayWrite(t *testing.T) {
 }
 
 // ownBook has one credential of an organization.
-type ownBook struct{ one credential.Credential }
+type ownBook struct{ one book.Credential }
 
-func (b ownBook) CredentialNamed(context.Context, int64, string) (*credential.Credential, error) {
+func (b ownBook) CredentialNamed(context.Context, int64, string) (*book.Credential, error) {
 	return &b.one, nil
 }
 
-func (b ownBook) CredentialsOfKind(context.Context, int64, sealing.Kind) ([]credential.Credential, error) {
-	return []credential.Credential{b.one}, nil
+func (b ownBook) CredentialsOfKind(context.Context, int64, sealing.Kind) ([]book.Credential, error) {
+	return []book.Credential{b.one}, nil
 }
 
 // R4-27: the credential of an organization goes to the project, and to where its forge says whose account it is; every request has it.
@@ -546,10 +546,10 @@ func TestACredentialOfAnOrganizationComments(t *testing.T) {
 			}
 			f.ServeHTTP(w, r)
 		}
-		own := credential.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
+		own := book.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
 			Organization: 1, Name: "forge", Kind: sealing.Git, URLPrefixes: []string{strings.TrimSuffix(s.url, ".git")}, Username: "bot", Forge: f.kind,
 		}}
-		s.forge.credentials = credentials{own: credential.NewBook(credential.Deps{
+		s.forge.credentials = credentials{own: book.NewBook(book.Deps{
 			Store: ownBook{own}, Open: func(context.Context, []byte, sealing.Terms) (string, error) { return "own token", nil },
 		})}
 		url := strings.TrimSuffix(s.url, ".git")

@@ -11,10 +11,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Credential is a user name and a reference to a password, for the repositories below a URL.
@@ -34,7 +34,7 @@ type Credential struct {
 	// there are several the credential is not used.
 	Organizations []int64
 	// own is the credential of the organization itself that it stands for; nil for one of the operator's.
-	own *credential.Credential
+	own *book.Credential
 }
 
 // check finds credentials that could never work when the process starts, not when the first commit is due.
@@ -105,7 +105,7 @@ func best(credentials []Credential, organization int64, u *url.URL) *Credential 
 // credentials are those of organizations, and those of a configuration.
 type credentials struct {
 	all     []Credential
-	own     *credential.Book
+	own     *book.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
 	apps    *apps

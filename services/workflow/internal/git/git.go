@@ -24,9 +24,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 	"github.com/lockstep-cd/lockstep/pkg/keylock"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Deps are what a Forge needs.
@@ -38,7 +38,7 @@ type Deps struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Credentials are the operator's, Own those of organizations; nil for none. They are tried by longest matching URL prefix.
 	Credentials []Credential
-	Own         *credential.Book
+	Own         *book.Book
 	// Several reports whether there is more than one organization. Then a credential without organizations is not used: any program may name
 	// any repository. nil if there is one.
 	Several func(context.Context) (bool, error)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // owned gives the organization 1 a credential of its own in place of the operator's, below the given path of the server.
@@ -23,8 +23,8 @@ func (s *server) owned(t *testing.T, terms sealing.Terms, path, value string) {
 	if found := terms.Check(); len(found) > 0 {
 		t.Fatal(found)
 	}
-	s.forge.credentials = credentials{own: credential.NewBook(credential.Deps{
-		Store: kindBook{ownBook{credential.Credential{Terms: terms, Sealed: []byte("x")}}},
+	s.forge.credentials = credentials{own: book.NewBook(book.Deps{
+		Store: kindBook{ownBook{book.Credential{Terms: terms, Sealed: []byte("x")}}},
 		Open:  func(context.Context, []byte, sealing.Terms) (string, error) { return value, nil },
 	})}
 }
@@ -32,11 +32,11 @@ func (s *server) owned(t *testing.T, terms sealing.Terms, path, value string) {
 // kindBook has one credential, of its kind.
 type kindBook struct{ ownBook }
 
-func (b kindBook) CredentialsOfKind(_ context.Context, organization int64, kind sealing.Kind) ([]credential.Credential, error) {
+func (b kindBook) CredentialsOfKind(_ context.Context, organization int64, kind sealing.Kind) ([]book.Credential, error) {
 	if kind != b.one.Kind || organization != b.one.Organization {
 		return nil, nil
 	}
-	return []credential.Credential{b.one}, nil
+	return []book.Credential{b.one}, nil
 }
 
 // D56: an organization's own credential proposes and merges at a Bitbucket; another organization has none there, and it is sent to no other

@@ -23,9 +23,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/sshkey"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // sshServer is a server of SSH that runs Git's own programs, for one key and in one repository.
@@ -105,8 +105,8 @@ func setupSSH(t *testing.T) *sshServer {
 
 // own gives the organization 1 a key in place of all other credentials.
 func (s *sshServer) own(value, known string, prefixes ...string) {
-	s.forge.credentials = credentials{own: credential.NewBook(credential.Deps{
-		Store: kindBook{ownBook{credential.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
+	s.forge.credentials = credentials{own: book.NewBook(book.Deps{
+		Store: kindBook{ownBook{book.Credential{Sealed: []byte("x"), Terms: sealing.Terms{
 			Organization: 1, Name: "deploy", Version: 1, Kind: sealing.Git, URLPrefixes: prefixes,
 			Proof: sealing.Proof{SSHKey: sealing.SSHKey{KnownHosts: known}},
 		}}}},
@@ -513,8 +513,8 @@ func TestARotatedAndARevokedKeyOfSSH(t *testing.T) {
 		t.Error(err)
 	}
 	before := s.connections.Load()
-	s.forge.credentials = credentials{own: credential.NewBook(credential.Deps{
-		Store: kindBook{ownBook{credential.Credential{Revoked: true, Terms: sealing.Terms{
+	s.forge.credentials = credentials{own: book.NewBook(book.Deps{
+		Store: kindBook{ownBook{book.Credential{Revoked: true, Terms: sealing.Terms{
 			Organization: 1, Name: "deploy", Version: 2, Kind: sealing.Git, URLPrefixes: []string{s.prefix()},
 			Proof: sealing.Proof{SSHKey: sealing.SSHKey{KnownHosts: s.known}},
 		}}}},

@@ -15,10 +15,10 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/agent"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/callpolicy"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/engine"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/guard"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	_ guard.Store      = (*Store)(nil)
-	_ credential.Store = (*Store)(nil)
+	_ guard.Store = (*Store)(nil)
+	_ book.Store  = (*Store)(nil)
 )
 
 // ReceiveChange is ReceiveFrom for a report that decides what runs may change: both are stored in one transaction, so no program sees a
@@ -336,7 +336,7 @@ func (s *Store) ReceivePolicySet(ctx context.Context, wire event.Event, set call
 }
 
 // ReceiveCredential stores a credential, unless a later report is stored.
-func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r credential.Report) error {
+func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r book.Report) error {
 	proof, err := json.Marshal(r.Proof)
 	if err != nil {
 		return fmt.Errorf("encode the proof of credential %q: %w", r.Name, err)
@@ -354,8 +354,8 @@ func (s *Store) ReceiveCredential(ctx context.Context, wire event.Event, r crede
 	})
 }
 
-// CredentialNamed implements credential.Store.
-func (s *Store) CredentialNamed(ctx context.Context, organization int64, name string) (*credential.Credential, error) {
+// CredentialNamed implements book.Store.
+func (s *Store) CredentialNamed(ctx context.Context, organization int64, name string) (*book.Credential, error) {
 	rows, err := s.queries.CredentialNamed(ctx, query.CredentialNamedParams{Organization: organization, Name: name})
 	if err != nil || len(rows) == 0 {
 		return nil, pg.Classify(err, "read credential %q", name)
@@ -364,20 +364,20 @@ func (s *Store) CredentialNamed(ctx context.Context, organization int64, name st
 	return &c, nil
 }
 
-// CredentialsOfKind implements credential.Store.
-func (s *Store) CredentialsOfKind(ctx context.Context, organization int64, kind sealing.Kind) ([]credential.Credential, error) {
+// CredentialsOfKind implements book.Store.
+func (s *Store) CredentialsOfKind(ctx context.Context, organization int64, kind sealing.Kind) ([]book.Credential, error) {
 	rows, err := s.queries.CredentialsOfKind(ctx, query.CredentialsOfKindParams{Organization: organization, Kind: string(kind)})
-	all := make([]credential.Credential, len(rows))
+	all := make([]book.Credential, len(rows))
 	for i, row := range rows {
 		all[i] = credentialOf(row)
 	}
 	return all, pg.Classify(err, "read credentials")
 }
 
-func credentialOf(row query.CredentialsOfKindRow) credential.Credential {
+func credentialOf(row query.CredentialsOfKindRow) book.Credential {
 	var proof sealing.Proof
 	_ = json.Unmarshal(row.Proof, &proof) // which fails for what is no JSON only, and a column has none
-	return credential.Credential{
+	return book.Credential{
 		Terms: sealing.Terms{
 			Organization: row.Organization, Name: row.Name, Version: int(row.Version), Kind: sealing.Kind(row.Kind), URLPrefixes: row.UrlPrefixes,
 			Username: row.Username, Header: row.Header, Forge: row.Forge, Proof: proof,

@@ -24,8 +24,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/httpx"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // chartShelf is a registry that wants the user bot with the password of the test for what is below private/.
@@ -192,7 +192,7 @@ func TestAManifestThatIsABomb(t *testing.T) {
 func TestAChartIsPulledWithACredentialForRegistries(t *testing.T) {
 	t.Parallel()
 	host := chartShelf(t)
-	s := &shelf{one: credential.Credential{Terms: sealing.Terms{
+	s := &shelf{one: book.Credential{Terms: sealing.Terms{
 		Organization: 1, Name: "theirs", Version: 1, Kind: sealing.Registry, URLPrefixes: []string{"http://" + host + "/private"}, Username: "bot",
 	}, Sealed: []byte(password)}}
 	k, err := New(Deps{HTTP: http.DefaultTransport, Own: s.book()})
@@ -214,15 +214,15 @@ func TestAChartIsPulledWithACredentialForRegistries(t *testing.T) {
 	if err := pull(2); !fault.Is(err, fault.Denied) {
 		t.Errorf("another organization: %v", err)
 	}
-	s.set(func(c *credential.Credential) { c.Sealed = []byte("wrong") })
+	s.set(func(c *book.Credential) { c.Sealed = []byte("wrong") })
 	if err := pull(1); !fault.Is(err, fault.Unauthenticated) || !strings.Contains(err.Error(), "refuses the credential") {
 		t.Errorf("a wrong password: %v", err)
 	}
-	s.set(func(c *credential.Credential) { c.URLPrefixes = []string{"http://" + host + "/public"} })
+	s.set(func(c *book.Credential) { c.URLPrefixes = []string{"http://" + host + "/public"} })
 	if err := pull(1); !fault.Is(err, fault.Denied) {
 		t.Errorf("bound to another path: %v", err)
 	}
-	s.set(func(c *credential.Credential) { c.Revoked, c.Sealed = true, nil })
+	s.set(func(c *book.Credential) { c.Revoked, c.Sealed = true, nil })
 	if err := pull(1); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("revoked: %v", err)
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // Credential is a secret that programs may have sent to certain URLs.
@@ -35,7 +35,7 @@ type Credential struct {
 	// there are several the credential is not used.
 	Organizations []int64
 	// own is the credential of the organization itself that it stands for; nil for one of the operator's.
-	own *credential.Credential
+	own *book.Credential
 }
 
 // check finds credentials that could never work, or that are ambiguous, when the process starts.
@@ -115,7 +115,7 @@ func (c Credential) covers(u *url.URL) bool { return sealing.Covers(c.URLPrefixe
 // credentials are those of organizations, and those of a configuration.
 type credentials struct {
 	all     []Credential
-	own     *credential.Book
+	own     *book.Book
 	secrets *secret.Reader
 	several func(context.Context) (bool, error)
 	tokens  *tokens
@@ -174,7 +174,7 @@ func (c credentials) isFor(ctx context.Context, found *Credential, organization 
 }
 
 // ofOrganization is a credential of an organization, as those of operators are.
-func ofOrganization(own *credential.Credential) *Credential {
+func ofOrganization(own *book.Credential) *Credential {
 	o := own.Proof.OAuth2
 	return &Credential{
 		Name: own.Name, URLPrefixes: own.URLPrefixes, Username: own.Username, Header: own.Header, Organizations: []int64{own.Organization},
@@ -184,11 +184,11 @@ func ofOrganization(own *credential.Credential) *Credential {
 
 // identity is what a credential is known by, for what is kept between two requests: an operator's is always the same, and one of an
 // organization is read anew for each request.
-func (c *Credential) identity() credential.Holder {
+func (c *Credential) identity() book.Holder {
 	if c.own == nil {
-		return credential.Holder{Operators: c}
+		return book.Holder{Operators: c}
 	}
-	return credential.Holder{Organization: c.own.Organization, Name: c.own.Name}
+	return book.Holder{Organization: c.own.Organization, Name: c.own.Name}
 }
 
 // terms are what the secret of a credential of an organization is bound to: with other ones, what was kept is of no use.

@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // TLS is a certificate that proves a client, by references to PEM: the certificate, its key, and the authorities that may vouch for servers
@@ -95,7 +95,7 @@ type secured struct {
 	make     func(settings func(host string) *tls.Config) Secured
 
 	mu    sync.Mutex
-	known map[credential.Holder]opened
+	known map[book.Holder]opened
 	// uses is how often one was used.
 	uses uint64
 }
@@ -113,7 +113,7 @@ func newSecured(d Deps) *secured {
 	if settings == nil {
 		settings = func(host string) *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host} }
 	}
-	return &secured{settings: settings, make: d.Secured, known: map[credential.Holder]opened{}}
+	return &secured{settings: settings, make: d.Secured, known: map[book.Holder]opened{}}
 }
 
 // openAtMost is how many transports of certificates of organizations are kept, and openForOne of one organization. Beyond it the least
@@ -157,7 +157,7 @@ func (s *secured) use(c *Credential, digest [sha256.Size]byte) http.RoundTripper
 func (s *secured) open(c *Credential, digest [sha256.Size]byte, transport Secured) http.RoundTripper {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	drop, found := credential.Surplus(s.known, c.identity(), openForOne, openAtMost, func(one opened) uint64 { return one.used })
+	drop, found := book.Surplus(s.known, c.identity(), openForOne, openAtMost, func(one opened) uint64 { return one.used })
 	if !found {
 		drop = c.identity()
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 )
 
 // OAuth2 is a client of a server that issues tokens (OAuth 2.0 client credentials, RFC 6749, 4.4).
@@ -64,17 +64,17 @@ func (o OAuth2) problems(otherwise bool) map[string]string {
 
 // tokens are those that were issued, one for each credential. They are in memory only.
 type tokens struct {
-	*credential.Issued
+	*book.Issued
 	transport http.RoundTripper
 }
 
 func newTokens(transport http.RoundTripper, now clock.Clock) *tokens {
-	return &tokens{Issued: credential.NewIssued(now), transport: transport}
+	return &tokens{Issued: book.NewIssued(now), transport: transport}
 }
 
 // of is a token of a credential, whose secret is that of its client.
 func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout time.Duration) (string, error) {
-	value, _, err := t.Of(ctx, c.identity(), secret, c.terms(), timeout, func(ctx context.Context) (credential.Token, error) {
+	value, _, err := t.Of(ctx, c.identity(), secret, c.terms(), timeout, func(ctx context.Context) (book.Token, error) {
 		return t.issue(ctx, c, secret)
 	})
 	activity.Conceal(ctx, value)
@@ -83,7 +83,7 @@ func (t *tokens) of(ctx context.Context, c *Credential, secret string, timeout t
 
 // issue has a token issued. It is requested with the transport of all
 // requests, which decides what may be reached (D41), and follows no redirect: the secret goes to the URL of the credential only.
-func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (credential.Token, error) {
+func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (book.Token, error) {
 	activity.Conceal(ctx, secret)
 	activity.Conceal(ctx, c.OAuth2.ClientID+":"+secret)
 	activity.Conceal(ctx, url.QueryEscape(c.OAuth2.ClientID)+":"+url.QueryEscape(secret))
@@ -98,19 +98,19 @@ func (t *tokens) issue(ctx context.Context, c *Credential, secret string) (crede
 	}}
 	issued, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
-		return credential.Token{}, notIssued(err, c)
+		return book.Token{}, notIssued(err, c)
 	}
 	if n := len(issued.AccessToken); n > tokenMost {
-		return credential.Token{}, fault.New(
+		return book.Token{}, fault.New(
 			fault.Unauthenticated, "the server of credential %q has issued a token of %d bytes; expected at most %d", c.Name, n, tokenMost,
 		)
 	}
 	activity.Conceal(ctx, issued.AccessToken)
 	if kind := issued.Type(); kind != "Bearer" {
-		return credential.Token{}, fault.New(fault.Unauthenticated, "the server of credential %q has issued a token of type %.20q; expected Bearer", c.Name, kind)
+		return book.Token{}, fault.New(fault.Unauthenticated, "the server of credential %q has issued a token of type %.20q; expected Bearer", c.Name, kind)
 	}
 	good := min(max(secondsOf(issued.Extra("expires_in")), 0), tokenGood.Seconds())
-	return credential.Token{Value: issued.AccessToken, Good: time.Duration(good) * time.Second}, nil
+	return book.Token{Value: issued.AccessToken, Good: time.Duration(good) * time.Second}, nil
 }
 
 // secondsOf is a number, as servers write it: some as a text. It is 0 for anything else.

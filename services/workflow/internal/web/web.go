@@ -24,9 +24,9 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	ocilogin "github.com/lockstep-cd/lockstep/pkg/ociauth/login"
+	"github.com/lockstep-cd/lockstep/pkg/sealing/book"
 	"github.com/lockstep-cd/lockstep/pkg/secret"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/credential"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/worker"
 )
 
@@ -49,7 +49,7 @@ type Deps struct {
 	HTTP http.RoundTripper
 	// Credentials are those of the operator that programs may name, Own those of organizations; nil for none.
 	Credentials []Credential
-	Own         *credential.Book
+	Own         *book.Book
 	// Several reports whether there is more than one organization. Then a credential without organizations is not used. nil if there
 	// is one.
 	Several func(context.Context) (bool, error)

@@ -498,6 +498,15 @@ func (d *decision) begin(ctx context.Context, n rollout.Automatic) (core.Trigger
 	}
 }
 
+// sender is who has sent an event, in words.
+func sender(by core.Author) string {
+	one := fmt.Sprintf("%s %d", by.Type, by.ID)
+	if by.Name == "" || by.Name == one {
+		return one
+	}
+	return fmt.Sprintf("%s (%.100s)", one, by.Name)
+}
+
 // automatic completes what is wanted of a rollout by who wants it, and because of which signal.
 func (d *decision) automatic(n rollout.Automatic, of core.TriggerSignal) rollout.Automatic {
 	n.TriggerID, n.VersionSetID, n.Type = d.trigger.ID, d.set.ID, core.PrincipalPolicy

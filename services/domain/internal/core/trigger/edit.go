@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/sealing"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 )
 
 // editProgram edits files.
@@ -239,6 +240,36 @@ func (d *decision) edits(ctx context.Context, all []core.TriggerSignal) (core.Tr
 		why = fmt.Sprintf("its files are edited again; attempt %d failed: %s", first.Edit.Attempt-1, first.Edit.Why)
 	}
 	return d.waits(d.now.Add(editLease), "%s", why), true, nil
+}
+
+// beginEdit notes that a run of an edit begins. If none does, it answers why: nothing is edited for that event, and nothing rolled out.
+func (d *decision) beginEdit(ctx context.Context, s core.TriggerSignal) (why core.TriggerSignal, begins bool, err error) {
+	refused, err := d.refuseEdit(ctx, s)
+	if err != nil {
+		return why, false, err
+	}
+	e := *s.Edit
+	if refused != "" {
+		d.editing, d.signals = nil, []core.TriggerSignal{s}
+		e.State, e.Why = core.EditFailed, refused
+		return d.declines("%s", refused), false, d.tx.SaveSignalEdit(ctx, s.ID, e.Attempt, e, d.now)
+	}
+	e.Begun = e.Attempt + 1
+	d.editing.Edit = &e
+	return why, true, d.tx.SaveSignalEdit(ctx, s.ID, e.Attempt, e, d.now.Add(editLease))
+}
+
+// refuseEdit is why the files of an event are not edited. What a rollout would be refused for keeps its files from being edited, too: where
+// others deploy a commit at once, it would be too late afterwards.
+func (d *decision) refuseEdit(ctx context.Context, s core.TriggerSignal) (refused string, err error) {
+	if d.config.Edit.PullRequest { // people merge it
+		return "", nil
+	}
+	if exists, err := d.newest(ctx); err != nil || !exists {
+		return noVersionSet, err
+	}
+	n := d.automatic(rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs, Again: true}, s)
+	return d.u.rollouts.Refused(ctx, d.tx, d.organization, n)
 }
 
 // makes reports whether the edit still changes what a prepared one does, with whatever message.

@@ -67,6 +67,21 @@ func (e Event) check() error {
 	return nil
 }
 
+// What notifications of Lockstep have as their type and source when a channel sends them as CloudEvents.
+const (
+	ownTypes   = "com.lockstep."
+	ownSources = "/lockstep/organizations/"
+)
+
+// ours is why an event is refused that a channel of Lockstep sends; empty for another.
+func (e Event) ours() string {
+	if strings.HasPrefix(e.Type, ownTypes) || strings.HasPrefix(e.Source, ownSources) {
+		return fmt.Sprintf("found an event of type %.100q and source %.100q, which a notification channel of Lockstep sends; expected one of others: "+
+			"what a trigger begins would have the next one sent. Use a trigger of kind chain to follow rollouts", e.Type, e.Source)
+	}
+	return ""
+}
+
 // escaped writes the id of an event such that the last slash of its cause is the one before it.
 //
 //nolint:gochecknoglobals // a table
@@ -114,7 +129,7 @@ func (u *UseCases) deliver(ctx context.Context, a core.Actor, events []Event, ab
 	}
 	var sent []Delivery
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}, reached: map[int64]reached{}}
+		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}, reached: map[int64]*reached{}}
 		sent = d.sent
 		for _, one := range all {
 			if err := d.match(ctx, one); err != nil {
@@ -218,7 +233,7 @@ type delivering struct {
 	allowed map[int64]bool
 	// matched are the events that triggers match, reached these triggers by number, and some what is to be stored.
 	matched []matched
-	reached map[int64]reached
+	reached map[int64]*reached
 	some    []core.ReachedTrigger
 }
 
@@ -226,14 +241,15 @@ type delivering struct {
 type matched struct {
 	arrival
 
-	reached
+	*reached
 
 	edit *edit
 }
 
-// reached is a trigger that events match, and which of their causes it has.
+// reached is a trigger that events match, with their causes, and those of them that it is known to have.
 type reached struct {
-	trigger *core.ReachedTrigger
+	trigger core.ReachedTrigger
+	causes  []string
 	known   map[string]bool
 }
 
@@ -259,7 +275,7 @@ func (d *delivering) match(ctx context.Context, all *arrivals) error {
 			return err
 		}
 		if may {
-			if err := d.add(ctx, t, some); err != nil {
+			if err := d.add(t, some); err != nil {
 				return err
 			}
 		}
@@ -284,18 +300,31 @@ func (d *delivering) may(ctx context.Context, application int64, asked bool) (bo
 	return may, nil
 }
 
-// add adds events that a trigger matches. One that it has already takes no room.
-func (d *delivering) add(ctx context.Context, t core.ReachedTrigger, events []matched) error {
+// add adds events that a trigger matches.
+func (d *delivering) add(t core.ReachedTrigger, events []matched) error {
 	if len(d.matched)+len(events) > maxReached && len(d.sent) > 1 {
 		return fault.New(fault.Invalid, "found events that reach more than %d triggers together; send fewer at once", maxReached)
 	}
-	of := d.of(t)
-	if t.Pending+len(events) > maxPending {
-		causes := make([]string, len(events))
-		for i, e := range events {
-			causes[i] = e.cause
+	of, exists := d.reached[t.ID]
+	if !exists {
+		of = &reached{trigger: t, known: map[string]bool{}}
+		d.reached[t.ID] = of
+	}
+	for _, e := range events {
+		of.causes = append(of.causes, e.cause)
+		e.reached = of
+		d.matched = append(d.matched, e)
+	}
+	return nil
+}
+
+// know looks which of the events triggers have already, where there is not room for all: those take none.
+func (d *delivering) know(ctx context.Context) error {
+	for _, of := range d.reached {
+		if of.trigger.Pending+len(of.causes) <= maxPending {
+			continue
 		}
-		found, err := d.tx.KnownCauses(ctx, t.ID, causes)
+		found, err := d.tx.KnownCauses(ctx, of.trigger.ID, of.causes)
 		if err != nil {
 			return err
 		}
@@ -303,25 +332,14 @@ func (d *delivering) add(ctx context.Context, t core.ReachedTrigger, events []ma
 			of.known[cause] = true
 		}
 	}
-	for _, e := range events {
-		e.reached = of
-		d.matched = append(d.matched, e)
-	}
 	return nil
-}
-
-// of is what events of all types have of a trigger: how much it has to decide about, and which of their causes it has.
-func (d *delivering) of(t core.ReachedTrigger) reached {
-	one, exists := d.reached[t.ID]
-	if !exists {
-		one = reached{&t, map[string]bool{}}
-		d.reached[t.ID] = one
-	}
-	return one
 }
 
 // all delivers what was matched, in the order in which it was sent, which is the order of decisions.
 func (d *delivering) all(ctx context.Context) error {
+	if err := d.know(ctx); err != nil {
+		return err
+	}
 	slices.SortStableFunc(d.matched, func(a, b matched) int { return a.place - b.place })
 	for _, m := range d.matched {
 		if !m.known[m.cause] && m.trigger.Pending >= maxPending {
@@ -334,7 +352,7 @@ func (d *delivering) all(ctx context.Context) error {
 		}
 		m.known[m.cause] = true
 		m.trigger.Pending++
-		one := *m.trigger
+		one := m.trigger
 		one.Cause, one.Sender = m.cause, core.AuthorOf(d.actor)
 		if m.edit != nil {
 			var err error

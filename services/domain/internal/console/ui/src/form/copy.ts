@@ -129,7 +129,6 @@ const catalogue: Record<string, Words> = {
   'git/services.image_name': { label: 'Name of the image in a kustomization', help: 'In place of a field, where the file is a kustomization.yaml.' },
   'flux/cluster_agent_id': { label: 'Cluster agent', help: 'The relay that reaches this environment’s cluster, by its number: see Agents.' },
   'flux/namespaces': { label: 'Namespaces whose objects of Flux applications may use', help: 'Patterns; none for all that the relay allows.' },
-  'flux/job_namespaces': { label: 'Namespaces in which jobs of applications may run', help: 'Patterns; none for all that the relay allows.' },
   'flux/repositories': { label: 'Repositories that applications may use', help: 'Patterns; none for all.' },
   'flux/repository_url': { label: 'Repository that Flux watches', help: 'Without credentials: https://git.example.com/shop/deploy.git' },
   'flux/branch': { label: 'Branch that Flux follows' },
