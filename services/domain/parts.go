@@ -252,7 +252,9 @@ func (s *service) decideAll(ctx context.Context, ready func()) error {
 	for range deciders {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if !s.decideOne(ctx) {
+				if s.decideOne(ctx) {
+					s.wakeTriggers() // another decides what is due besides
+				} else {
 					s.pauseUntil(ctx, s.decide)
 				}
 			}
