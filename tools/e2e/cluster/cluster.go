@@ -20,7 +20,7 @@ import (
 )
 
 // startWithin bounds the whole start, on a busy machine.
-const startWithin = 3 * time.Minute
+const startWithin = 5 * time.Minute
 
 // Config is the configuration of a cluster.
 type Config struct {

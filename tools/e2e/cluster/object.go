@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -166,6 +168,7 @@ func (c *Cluster) awaitReplica(ctx context.Context, kind, namespace, name string
 	if err != nil {
 		return err
 	}
+	touched := c.config.Clock.Now()
 	for {
 		u, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
@@ -174,8 +177,38 @@ func (c *Cluster) awaitReplica(ctx context.Context, kind, namespace, name string
 			}
 			err = errors.New("it has no ready replica")
 		}
+		if now := c.config.Clock.Now(); now.Sub(touched) > touchEvery {
+			touched = now
+			err = errors.Join(err, c.touch(ctx, namespace))
+		}
 		if clock.Sleep(ctx, c.config.Clock, lookInterval) != nil {
-			return fmt.Errorf("wait for %s %s/%s: %w", kind, namespace, name, err)
+			return fmt.Errorf("wait for %s %s/%s: %w; the last lines of KWOK:\n%s", kind, namespace, name, err, tail(c.LogFile("kwok")))
 		}
 	}
+}
+
+// touchEvery is how often KWOK is made to look again at what it does not make ready.
+const touchEvery = 5 * time.Second
+
+// touch changes an annotation of KWOK's stages and of the pods of a namespace. KWOK v0.7.0 computes its list of stages once for each
+// resource version, and does so while its cache is being filled: what it has missed by then, it misses until a stage changes, and the pods
+// that matched nothing wait for a change of their own.
+func (c *Cluster) touch(ctx context.Context, namespace string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"lockstep.dev/touched":%q}}}`, c.config.Clock.Now().Format(time.RFC3339Nano))
+	for _, kind := range []struct{ apiVersion, kind string }{{"kwok.x-k8s.io/v1alpha1", "Stage"}, {"v1", "Pod"}} {
+		client, err := c.Resource(kind.apiVersion, kind.kind, namespace)
+		if err != nil {
+			return err
+		}
+		all, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list %s: %w", kind.kind, err)
+		}
+		for i := range all.Items {
+			if _, err := client.Patch(ctx, all.Items[i].GetName(), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				return fmt.Errorf("touch %s %s: %w", kind.kind, all.Items[i].GetName(), err)
+			}
+		}
+	}
+	return nil
 }

@@ -136,9 +136,12 @@ func (p *process) kill() {
 func (p *process) signalKill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
 // tail returns the end of the log.
-func (p *process) tail() string {
+func (p *process) tail() string { return tail(p.logFile) }
+
+// tail returns the end of a log.
+func tail(file string) string {
 	const lines = 15
-	text, err := os.ReadFile(p.logFile)
+	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err.Error()
 	}
