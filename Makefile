@@ -415,6 +415,8 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, signatures with a real cosign, long simulation, deep models, random passages, a parent of 10,000 children that is killed, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) e2e
+	@$(MAKE) e2e E2E_FLAGS="--measure-workflows 100"
+	@$(MAKE) e2e E2E_FLAGS="--measure-objects 50"
 	@$(MAKE) chaos FOR=60m
 	@$(MAKE) soak FOR=30m
 	@$(MAKE) faults

@@ -313,7 +313,7 @@ func (b *Bundle) resolve() error {
 }
 
 func compile(files map[string][]byte, name string) (*schema.Schema, error) {
-	s, err := schema.Compile(files[name], schema.UI(), allowedBy(), expressions(), templates())
+	s, err := schema.Compile(files[name], schema.UI(), allowedBy(), credentialKind(), expressions(), templates())
 	if err != nil {
 		return nil, located(name, files[name], err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -17,14 +18,45 @@ func CheckNew(bundles []*Bundle) error {
 	if len(bundles) == 0 {
 		return nil
 	}
-	newest := slices.MaxFunc(bundles, func(a, b *Bundle) int { return cmp.Compare(a.major, b.major) })
-	files := []string{newest.manifest.EnvironmentSchema, newest.manifest.ApplicationEnvironmentSchema}
-	if newest.IsCheck() {
-		files = []string{newest.manifest.Check.ConfigSchema}
-	}
-	for _, file := range files {
+	newest := newestOf(bundles)
+	for _, file := range newest.schemas() {
 		if err := checkRoot(newest.files[file]); err != nil {
 			return located(file, newest.files[file], err)
+		}
+	}
+	return nil
+}
+
+func newestOf(bundles []*Bundle) *Bundle {
+	return slices.MaxFunc(bundles, func(a, b *Bundle) int { return cmp.Compare(a.major, b.major) })
+}
+
+// schemas are the files of the bundle's schemas.
+func (b *Bundle) schemas() []string {
+	if b.IsCheck() {
+		return []string{b.manifest.Check.ConfigSchema}
+	}
+	return []string{b.manifest.EnvironmentSchema, b.manifest.ApplicationEnvironmentSchema}
+}
+
+// CheckWidgets reports widgets in the newest major that the console does not know, or that edit another type, to their authors.
+// Installations load such a driver: its forms have the control of the type there (R24). The error is Invalid and names file and line.
+func CheckWidgets(bundles []*Bundle) error {
+	if len(bundles) == 0 {
+		return nil
+	}
+	newest := newestOf(bundles)
+	for _, file := range newest.schemas() {
+		problems, err := schema.UnknownWidgets(newest.files[file])
+		if err != nil {
+			return located(file, newest.files[file], err)
+		}
+		var wrong []fault.Field
+		for _, pointer := range slices.Sorted(maps.Keys(problems)) {
+			wrong = append(wrong, fault.Field{Name: pointer, Problem: problems[pointer]})
+		}
+		if len(wrong) > 0 {
+			return located(file, newest.files[file], fault.InvalidFields(wrong...))
 		}
 	}
 	return nil

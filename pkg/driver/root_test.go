@@ -28,6 +28,35 @@ func TestTheRootOfASchemaIsAnObject(t *testing.T) {
 	}
 }
 
+// R24: an unknown widget loads and may be pulled; its author is notified, with file and line, before it is published.
+func TestUnknownWidgetsAreReportedToAuthors(t *testing.T) {
+	t.Parallel()
+	b := load(t, map[string]string{"v1/environment.json": `{"type": "object"}`, "v1/app.json": "{\"type\": \"object\",\n\"properties\": {\"a\": {\"gitlabUi\": {\n\"widget\": \"agent_pciker\"}}}}"})
+	if err := driver.CheckNew([]*driver.Bundle{b}); err != nil {
+		t.Errorf("pulled: %v", err)
+	}
+	want := `v1/app.json:3: /properties/a/gitlabUi/widget: found "agent_pciker"; expected one of agent_picker, `
+	if err := driver.CheckWidgets([]*driver.Bundle{b}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("found %v; expected %s", err, want)
+	}
+}
+
+// All that Lockstep has itself use widgets that exist, and name kinds of credentials that exist.
+func TestWhatIsBuiltInUsesKnownWidgets(t *testing.T) {
+	t.Parallel()
+	for name, embedded := range map[string]func() (*driver.Set, error){"drivers": driver.Embedded, "check kinds": driver.EmbeddedChecks} {
+		set, err := embedded()
+		if err != nil || len(set.All()) == 0 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, b := range set.All() {
+			if err := driver.CheckWidgets([]*driver.Bundle{b}); err != nil {
+				t.Errorf("%s: %v", b.Ref(), err)
+			}
+		}
+	}
+}
+
 // Older majors never change (R21), even when a newer one is published.
 func TestAnOlderMajorKeepsItsRoot(t *testing.T) {
 	t.Parallel()

@@ -192,7 +192,8 @@ func deploymentEvents() []Definition {
 		define(PathDomain, "", DeploymentCommitted{
 			DeploymentID: 11, CommitSHA: "0123456789abcdef0123456789abcdef01234567", ManifestDigest: exampleDigest,
 			Parameters: json.RawMessage(`{"path":"staging/api.yaml"}`), Changes: []FileChange{exampleChange()},
-		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. It never contains a secret.",
+		}, "By the deploy workflow, when the desired state is in Git: the snapshot that auditors read. Drivers keep secrets "+
+			"out of it: those that come with Lockstep refer to them, or redact what looks like one.",
 			EmitterProgram),
 		define(PathDomain, "", DeploymentSubmitted{
 			DeploymentID: 11, Name: "#17", Namespace: "shop", URL: "https://git.example.com/shop/deploy/pulls/17", Status: "open",

@@ -4,11 +4,11 @@ import "encoding/json"
 
 // What a rollout changes in files: before it is started, and once it is committed.
 
-// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is decided, in Git or in a registry of
-// charts.
+// DeploymentCommitted is com.gitlab.cd.deployment.committed: the desired state of the deployment is decided, in Git, in a registry of
+// charts, or by a template.
 type DeploymentCommitted struct {
 	DeploymentID int64 `json:"deployment_id" jsonschema:"minimum=1"`
-	// CommitSHA is the commit; absent if the desired state is in none, as that of a chart in a registry.
+	// CommitSHA is the commit; absent if the desired state is in none, as that of a chart in a registry or of a template.
 	CommitSHA string `json:"commit_sha,omitempty" jsonschema:"pattern=^[0-9a-f]{40}([0-9a-f]{24})?$"`
 	// ManifestDigest is the digest of the manifest.
 	ManifestDigest string `json:"manifest_digest" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`

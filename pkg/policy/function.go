@@ -10,7 +10,8 @@ func Functions() []string {
 		"git.set_deployment", "git.set_status", "git.withdraw", "http.request", "job.logs", "job.run", "job.stop",
 		"k8s.apply", "k8s.delete", "k8s.get", "k8s.health", "k8s.list", "k8s.logs", "k8s.observe", "k8s.patch",
 		"k8s.unwatch", "k8s.watch", "mail.send", "manifest.compare", "manifest.diff", "manifest.edit", "manifest.helm", "manifest.kustomize",
-		"manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "nats.publish", "template.render", "workflow.logs", "workflow.stop",
+		"manifest.pin", "manifest.pin_kustomization", "manifest.pin_values", "manifest.redact", "nats.publish", "template.render",
+		"workflow.logs", "workflow.stop",
 		"workflow.submit",
 		"workflow.terminate",
 	}

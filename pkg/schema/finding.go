@@ -39,12 +39,31 @@ func fields(findings *jsonschema.ValidationError, value, schema any) []fault.Fie
 	}
 	walk(findings)
 	slices.SortStableFunc(found, func(a, b fault.Field) int { return strings.Compare(a.Name, b.Name) })
-	return slices.Compact(found)
+	return slices.Compact(withoutSecrets(found))
+}
+
+// withoutSecrets leaves out what else is wrong with a value in place of a reference to a secret, or in it: that would repeat it.
+func withoutSecrets(found []fault.Field) []fault.Field {
+	var secrets []string
+	for _, f := range found {
+		if f.Problem == noReference {
+			secrets = append(secrets, f.Name)
+		}
+	}
+	return slices.DeleteFunc(found, func(f fault.Field) bool {
+		return f.Problem != noReference && slices.ContainsFunc(secrets, func(at string) bool {
+			return f.Name == at || strings.HasPrefix(f.Name, at+"/")
+		})
+	})
 }
 
 // leaf converts one finding. A missing or superfluous member is named itself, not its parent: a form has a control for the member.
 func leaf(e *jsonschema.ValidationError, value, schema any) []fault.Field {
 	at := e.InstanceLocation
+	ui, _ := nodeAt(schema, e.SchemaURL)["gitlabUi"].(map[string]any)
+	if ui["widget"] == SecretReference { // a wrong type ends the checks before that of the widget
+		return []fault.Field{{Name: Pointer(at...), Problem: noReference}}
+	}
 	switch k := e.ErrorKind.(type) {
 	case *ownProblem:
 		return []fault.Field{{Name: Pointer(at...), Problem: k.problem}}
@@ -122,6 +141,12 @@ func superfluous(parent, names, members []string) []fault.Field {
 
 // membersAt returns the members that a schema lists at a location; none if the document does not have it.
 func membersAt(schema any, location string) []string {
+	members, _ := nodeAt(schema, location)["properties"].(map[string]any)
+	return slices.Sorted(maps.Keys(members))
+}
+
+// nodeAt is the part of a schema at a location; nil if the document does not have it.
+func nodeAt(schema any, location string) map[string]any {
 	path, ours := strings.CutPrefix(location, root+"#")
 	if !ours {
 		return nil
@@ -147,8 +172,7 @@ func membersAt(schema any, location string) []string {
 		}
 	}
 	part, _ := schema.(map[string]any)
-	members, _ := part["properties"].(map[string]any)
-	return slices.Sorted(maps.Keys(members))
+	return part
 }
 
 // Pointer returns the JSON pointer (RFC 6901) of the path.

@@ -60,15 +60,6 @@ func (p *ownProblem) KeywordPath() []string { return []string{p.keyword} }
 // LocalizedString is the problem; it has one language.
 func (p *ownProblem) LocalizedString(*message.Printer) string { return p.problem }
 
-// UI returns the vocabulary of gitlabUi, with which configuration schemas choose the control that edits a field: a widget, whose name is
-// free (D6, R24).
-func UI() Vocabulary {
-	return Vocabulary{
-		Keyword: "gitlabUi",
-		Schema:  `{"type":"object","required":["widget"],"properties":{"widget":{"type":"string","minLength":1,"maxLength":63}},"additionalProperties":false}`,
-	}
-}
-
 // register makes compiler check a vocabulary at every node of the schemas it compiles.
 func register(compiler *jsonschema.Compiler, v Vocabulary) error {
 	doc, err := Decode([]byte(`{"properties":{"` + v.Keyword + `":` + v.Schema + `}}`))

@@ -157,6 +157,70 @@ func TestUnknownWidgetsAndFieldsOfThatNameAreLegal(t *testing.T) {
 	}
 }
 
+// R24, D53: an unknown widget compiles, and its author is notified; one that edits another type is reported, too.
+func TestUnknownWidgetsAreReportedToAuthors(t *testing.T) {
+	t.Parallel()
+	text := `{"type": "object", "default": {"gitlabUi": {"widget": "in_a_value"}}, "properties": {
+		"a": {"type": "string", "gitlabUi": {"widget": "agent_pciker"}}, "b": {"type": "string", "gitlabUi": {"widget": "agent_picker"}},
+		"default": {"type": ["string", "null"], "gitlabUi": {"widget": "number"}}, "f": {"type": ["integer", "null"], "gitlabUi": {"widget": "number"}},
+		"c": {"items": {"type": "string", "gitlabUi": {"widget": "code"}}}, "d": {"$ref": "#/$defs/x", "gitlabUi": {"widget": "credential_picker"}}},
+		"then": {"properties": {"e": {"type": "integer", "gitlabUi": {"widget": "code"}}}}, "$defs": {"x": {"type": "string"}}}`
+	if _, err := schema.Compile([]byte(text), schema.UI()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := schema.UnknownWidgets([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"/properties/a/gitlabUi/widget": `found "agent_pciker"; expected one of agent_picker, checkbox, code, credential_picker, number, ` +
+			`secret_reference, select, text`,
+		"/properties/b/gitlabUi/widget":       `found "agent_picker" for the type string; it edits integer`,
+		"/properties/default/gitlabUi/widget": `found "number" for the type string or null; it edits integer, number`,
+		"/then/properties/e/gitlabUi/widget":  `found "code" for the type integer; it edits string`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// D53: where a secret is referred to, anything else is refused, and never repeated: it may be the secret.
+func TestASecretReferenceIsNoSecret(t *testing.T) {
+	t.Parallel()
+	s, err := schema.Compile([]byte(`{"properties": {"key": {"type": "string", "gitlabUi": {"widget": "secret_reference"}}, "n": {"gitlabUi": {"widget": "text"}}}}`),
+		schema.UI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ok := range []string{`{"key": "vault:secret/data/shop#key"}`, `{"key": "env:TOKEN"}`, `{"n": "hunter2"}`} {
+		if err := s.Validate([]byte(ok)); err != nil {
+			t.Errorf("%s: %v", ok, err)
+		}
+	}
+	for _, bad := range []string{`{"key": "hunter2"}`, `{"key": "aws:hunter2"}`, `{"key": "env:TOKEN=hunter2"}`, `{"key": ""}`} {
+		err := s.Validate([]byte(bad))
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "expected a reference: env:NAME") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	for _, more := range []string{
+		`"type": "string", "pattern": "^env:"`, `"type": "string", "enum": ["env:A"]`, `"const": "env:A"`, `"format": "uri"`, `"type": "string"`, `"minLength": 99`,
+		`"items": {"pattern": "^env:"}`, `"additionalProperties": {"pattern": "^env:"}`, `"x": 1`, `"allOf": [{"pattern": "^env:"}]`,
+	} {
+		s, err := schema.Compile([]byte(`{"properties": {"key": {"gitlabUi": {"widget": "secret_reference"}, `+more+`}}}`), schema.UI())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{`{"key": "hunter2 424242"}`, `{"key": 424242}`, `{"key": ["hunter2"]}`, `{"key": {"a": "hunter2"}}`, `{"key": true}`} {
+			err := s.Validate([]byte(bad))
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "expected a reference: env:NAME") ||
+				strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "424242") {
+				t.Errorf("%s with %s: %v", bad, more, err)
+			}
+		}
+	}
+}
+
 // TestNumbersCostNoMoreThanTheirText: a few characters are no number of a megabyte, in schemas and in values.
 func TestNumbersCostNoMoreThanTheirText(t *testing.T) {
 	t.Parallel()

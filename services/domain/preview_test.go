@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,6 +99,82 @@ func TestAPreviewIsAskedOfTheSameProgramAsTheRollout(t *testing.T) {
 	if diff := cmp.Diff(rollout, preview); diff != "" || len(preview.Rollout.Environments) == 0 {
 		t.Errorf("rollout, and its preview (-rollout +preview):\n%s", diff)
 	}
+}
+
+// R2-35: a preview is given with what each service was deployed that is live, so that a driver whose desired state is in no repository can
+// compare with it. What was deployed since, and is not live, is not; and what is too large is left out.
+func TestAPreviewIsGivenWhatIsLive(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	deploys := func(r core.Rollout, parameters func(core.Deployment) string) {
+		for _, stop := range s.stops(r) {
+			for _, d := range s.deployments(stop) {
+				s.report(event.DeploymentStarted{DeploymentID: d.ID})
+				s.report(event.DeploymentCommitted{DeploymentID: d.ID, ManifestDigest: digestOf(int(d.ID)), Parameters: json.RawMessage(parameters(d))})
+			}
+		}
+	}
+	type last struct {
+		Deployment int64  `json:"deployment_id"`
+		Rollout    int64  `json:"rollout_id"`
+		Digest     string `json:"manifest_digest"`
+		Parameters json.RawMessage
+	}
+	given := func() map[int64]map[int64]*last {
+		s.preview(rollout.NewPreview{VersionSetID: s.set.ID})
+		s.handOver()
+		var in struct {
+			Rollout struct {
+				Environments []struct {
+					ID          int64
+					Deployments []struct {
+						ID   int64
+						Last *last
+					}
+				}
+			}
+		}
+		s.ok(json.Unmarshal(s.engine.started[len(s.engine.started)-1].Inputs, &in))
+		all := map[int64]map[int64]*last{}
+		for _, e := range in.Rollout.Environments {
+			all[e.ID] = map[int64]*last{}
+			for _, d := range e.Deployments {
+				all[e.ID][d.ID] = d.Last
+			}
+		}
+		return all
+	}
+	for environment, services := range given() {
+		for service, found := range services {
+			if found != nil {
+				t.Errorf("environment %d, service %d: %+v before anything was deployed", environment, service, found)
+			}
+		}
+	}
+	live := s.rollout(s.set)
+	deploys(live, func(d core.Deployment) string { return fmt.Sprintf(`{"workflow":{"of":%d}}`, d.ID) })
+	s.succeed(live)
+	failed := s.rollout(s.set)
+	deploys(failed, func(core.Deployment) string { return `{"workflow":{"of":"what failed"}}` })
+	check := func(parameters func(core.Deployment) string) {
+		t.Helper()
+		found := given()
+		for _, stop := range s.stops(live) {
+			for _, d := range s.deployments(stop) {
+				got := found[stop.EnvironmentID][d.ServiceID]
+				if got == nil || got.Deployment != d.ID || got.Rollout != live.ID || got.Digest != digestOf(int(d.ID)) ||
+					strings.ReplaceAll(string(got.Parameters), " ", "") != parameters(d) {
+					t.Errorf("environment %d, service %d: found %+v, expected the snapshot of deployment %d", stop.EnvironmentID, d.ServiceID, got, d.ID)
+				}
+			}
+		}
+	}
+	check(func(d core.Deployment) string { return fmt.Sprintf(`{"workflow":{"of":%d}}`, d.ID) })
+	s.cancelled(failed)
+	live = s.rollout(s.set)
+	deploys(live, func(core.Deployment) string { return `{"workflow":"` + strings.Repeat("x", 3<<20) + `"}` })
+	s.succeed(live)
+	check(func(core.Deployment) string { return "" })
 }
 
 func TestPreviewsAreRefusedAsTheRolloutWouldBe(t *testing.T) {

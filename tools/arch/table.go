@@ -53,7 +53,7 @@ func table() []rule {
 
 		{layer: "leaf", packages: []string{
 			"pkg/clock/**", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-			"pkg/secret/reference",
+			"pkg/secret/reference", "pkg/secret/redact",
 		}, ours: []string{"pkg/clock"}, onlyStandard: true},
 		// JSON as plain values: a library.
 		{layer: "values", packages: []string{"pkg/plain"}, never: join(sql, nats, kube, star, grpcs)},
@@ -121,7 +121,8 @@ func table() []rule {
 		adapter("workflow", "sandbox", join(sql, nats, kube, star), "pkg/fair"),
 		// Kustomize and Helm: their libraries, in child processes.
 		adapter("workflow", "render", join(sql, nats, star, grpcs)),
-		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/yamltext", "pkg/schema", "pkg/expression", "pkg/rendering"),
+		adapter("workflow", "function", join(sql, nats, kube, star), "pkg/secret/redact", "pkg/yamltext", "pkg/schema", "pkg/expression",
+			"pkg/rendering"),
 		// The simulation runs the core with real programs: the only adapter that it imports is the interpreter.
 		adapter("workflow", "simulation", join(sql, nats, kube, grpcs), "services/workflow/internal/script", "pkg/event"),
 		// Programs without the service: the interpreter, and nothing that stores or calls.
@@ -155,8 +156,8 @@ func table() []rule {
 func leaves() []string {
 	return []string{
 		"pkg/clock", "pkg/id", "pkg/fault", "pkg/keylock", "pkg/fair", "pkg/pattern", "pkg/proof", "pkg/text",
-		"pkg/secret/reference", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/plain", "pkg/rendering", "pkg/sealing",
-		"pkg/sealing/book",
+		"pkg/secret/reference", "pkg/secret/redact", "pkg/cron", "pkg/expression", "pkg/policy", "pkg/provenance", "pkg/plain",
+		"pkg/rendering", "pkg/sealing", "pkg/sealing/book",
 	}
 }
 

@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("e2e", flag.ContinueOnError)
 	programs := flags.String("programs", "", "`folder` that tools/cluster/build.sh has printed")
 	scenarios := flags.String("scenarios", "scenarios", "`folder` of the scenarios")
+	drivers := flags.String("drivers", "", "`folder` of drivers that scenarios use beside the built-in ones; by default the one beside the scenarios")
 	dir := flags.String("data", "", "`folder` that keeps data and logs; by default a temporary one, which is kept after a failure")
 	verbose := flags.Bool("v", false, "print each act")
 	kustomize := flags.String("kustomize", "", "`program` that Argo CD renders kustomizations with")
@@ -49,15 +50,20 @@ func run(ctx context.Context, args []string) (err error) {
 	fluxPrograms := flags.String("flux", "", "`folder` that tools/cluster/flux.sh has printed, which scenarios with Flux need")
 	cost := flags.Bool("cost", false, "print with each act the relay's requests to the API server and its memory (with -v)")
 	figures := flags.Int("measure", 0, "measure instead of running scenarios, with so many concurrent `rollouts` on one relay")
-	argoFigures := flags.Int("measure-workflows", 0, "measure what a relay needs for so many Argo `Workflows` at once, instead of running scenarios")
+	plainFigures := flags.Int("measure-objects", 0, "measure what kubernetes@1 needs for so many `objects`, instead of running scenarios")
+	argoFigures := flags.Int("measure-workflows", 0, "measure what a relay needs for so many Argo `Workflows` at once, beside a tenth of them, instead of running scenarios")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *drivers == "" {
+		*drivers = filepath.Join(filepath.Dir(filepath.Clean(*scenarios)), "drivers")
 	}
 	all, err := scenario.Load(*scenarios, flags.Args()...)
 	if err != nil {
 		return err
 	}
-	if *figures == 0 && *argoFigures == 0 {
+	measured := *figures > 0 || *argoFigures > 0 || *plainFigures > 0
+	if !measured {
 		if err := playable(all, *prometheus, *workflows, *fluxPrograms); err != nil {
 			return err
 		}
@@ -84,10 +90,10 @@ func run(ctx context.Context, args []string) (err error) {
 		Programs: *programs, Kustomize: *kustomize, Helm: *helm, Prometheus: *prometheus, Workflows: *workflows, Flux: *fluxPrograms,
 		Dir: filepath.Join(data, "cluster"), Log: log,
 	}
-	if *figures > 0 || *argoFigures > 0 || *cost {
+	if measured || *cost {
 		config.Audit = cluster.Relay
 	}
-	place, stop, err := start(ctx, data, config)
+	place, stop, err := start(ctx, data, *drivers, config)
 	if err != nil {
 		return err
 	}
@@ -99,6 +105,8 @@ func run(ctx context.Context, args []string) (err error) {
 		return take(ctx, place, *figures, pid)
 	case *argoFigures > 0:
 		return takeWorkflows(ctx, place, *argoFigures, pid)
+	case *plainFigures > 0:
+		return takeObjects(ctx, place, *plainFigures)
 	case *cost:
 		place.Cost = measure.Cost(pid, measure.Audit(filepath.Join(config.Dir, "log", "audit.log")))
 	}
@@ -146,9 +154,26 @@ func takeWorkflows(ctx context.Context, place *scenario.Place, atOnce int, relay
 	if !ok || kubernetes.ArgoServer() == "" {
 		return errors.New("measure: expected a real cluster with --workflows")
 	}
-	load, err := measure.WorkflowsAtOnce(ctx, place, atOnce, relayPID, measure.Audit(kubernetes.AuditFile()))
-	fmt.Print(load.Table())
-	return err
+	growth, err := measure.Growing(ctx, place, atOnce, relayPID, measure.Audit(kubernetes.AuditFile()))
+	fmt.Print(growth.Table())
+	if err != nil {
+		return err
+	}
+	return growth.Check()
+}
+
+// takeObjects measures a deployment of many objects.
+func takeObjects(ctx context.Context, place *scenario.Place, objects int) error {
+	kubernetes, ok := place.Cluster.(*cluster.Cluster)
+	if !ok {
+		return errors.New("measure: expected a real cluster")
+	}
+	plain, err := measure.PlainObjects(ctx, place, objects, kubernetes.AuditFile())
+	if err != nil {
+		return err
+	}
+	fmt.Print(plain.Table())
+	return plain.Check()
 }
 
 // play runs the scenarios one after the other; after a failure the others still run.
@@ -173,7 +198,7 @@ func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) e
 }
 
 // start starts the cluster and a stack on it.
-func start(ctx context.Context, data string, config cluster.Config) (*scenario.Place, func() error, error) {
+func start(ctx context.Context, data, driverDir string, config cluster.Config) (*scenario.Place, func() error, error) {
 	log := config.Log
 	c, err := cluster.Start(ctx, config)
 	if err != nil {
@@ -184,7 +209,15 @@ func start(ctx context.Context, data string, config cluster.Config) (*scenario.P
 		c.Stop()
 		return nil, nil, err
 	}
-	set = append(set, "relay.allow_apply=[deployments.apps, services, configmaps]",
+	drivers, err := filepath.Abs(driverDir)
+	if err != nil {
+		c.Stop()
+		return nil, nil, fmt.Errorf("drivers: %w", err)
+	}
+	set = append(set,
+		"relay.allow_apply=[deployments.apps, services, configmaps, namespaces, widgets.example.com, customresourcedefinitions.apiextensions.k8s.io]",
+		"relay.allow_delete=[configmaps]", "relay.allow_logs=true",
+		"domain.driver_dir="+drivers, "workflow.driver_dir="+drivers,
 		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
 	s, err := stack.Start(ctx, stack.Config{
 		Dir: filepath.Join(data, "lockstep"), Kubeconfig: c.Kubeconfig(cluster.Relay),

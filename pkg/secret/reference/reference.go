@@ -19,13 +19,15 @@ var vault = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)+[A-Za-z0-9_-][A
 // A Secret of Kubernetes: its namespace is an RFC 1123 label and its name a subdomain, so neither can escape the API's path.
 var kubernetes = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?#[A-Za-z0-9._-]+$`)
 
+// A name of a variable, as shells have them.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // Is reports whether s has the form of a reference. Never print a value that does not: it may be a secret entered by mistake.
 func Is(s string) bool {
 	scheme, rest, _ := strings.Cut(s, ":")
 	switch scheme {
 	case "env":
-		// No variable has such a name; env:NAME=value means that the secret was pasted in place of its name.
-		return rest != "" && !strings.ContainsAny(rest, "= \t\n")
+		return variable.MatchString(rest) // env:NAME=value means that the secret was pasted in place of its name
 	case "file":
 		return strings.HasPrefix(rest, "/") // a relative path would depend on the working directory
 	case "k8s":

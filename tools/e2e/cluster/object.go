@@ -47,6 +47,7 @@ func resources() map[string]resource {
 		"ApplicationSet": {"applicationsets", true}, "Rollout": {"rollouts", true}, "AnalysisTemplate": {"analysistemplates", true},
 		"Workflow": {"workflows", true}, "WorkflowTemplate": {"workflowtemplates", true}, "ClusterLogs": {"clusterlogs", false},
 		"GitRepository": {"gitrepositories", true}, "Kustomization": {"kustomizations", true},
+		"Service": {"services", true}, "Widget": {"widgets", true},
 		"Role": {"roles", true}, "RoleBinding": {"rolebindings", true}, "ServiceAccount": {"serviceaccounts", true},
 	}
 }

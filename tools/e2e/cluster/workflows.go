@@ -29,7 +29,8 @@ const controllerPort = 6060
 
 // podLog is what every container of a Workflow says, in the format of the container runtime interface.
 const podLog = "2026-01-01T00:00:00.000000000+00:00 stdout F line 1 of the step\n" +
-	"2026-01-01T00:00:01.000000000+00:00 stdout F no such table: orders\n"
+	"2026-01-01T00:00:01.000000000+00:00 stdout F password=hunter2hunter2\n" +
+	"2026-01-01T00:00:02.000000000+00:00 stdout F no such table: orders\n"
 
 // ArgoServer returns the URL of the Argo Server; empty without one.
 func (c *Cluster) ArgoServer() string {

@@ -218,6 +218,19 @@ func memory(pidFile string) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
+// forgetPeak has the maximum of a process's resident memory begin anew, from what it is now (proc(5)).
+func forgetPeak(pidFile string) error {
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		return fmt.Errorf("process of the relay: %w", err)
+	}
+	const resetPeak = "5"
+	if err := os.WriteFile("/proc/"+strings.TrimSpace(string(pid))+"/clear_refs", []byte(resetPeak), 0o200); err != nil {
+		return fmt.Errorf("forget the maximum of the relay's memory: %w", err)
+	}
+	return nil
+}
+
 // Cost is what a relay has used so far.
 func Cost(relayPID string, count Counter) func(context.Context) (scenario.Cost, error) {
 	return func(ctx context.Context) (c scenario.Cost, err error) {
@@ -267,6 +280,18 @@ func Table(l Latency, load Load) string {
 	row("rollout created → first commit", l.FirstCommit)
 	b.WriteString(load.Table())
 	return b.String()
+}
+
+// each is how many requests to the API server one rollout took.
+func (load Load) each() float64 {
+	if load.Rollouts == 0 {
+		return 0
+	}
+	all := 0
+	for _, n := range load.Calls {
+		all += n
+	}
+	return float64(all) / float64(load.Rollouts)
 }
 
 // Table formats the figures of a load, one per line; it is empty without any.

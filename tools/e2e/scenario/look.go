@@ -121,12 +121,13 @@ func (r *run) present(ctx context.Context, o Object, wanted bool) error {
 	if err != nil {
 		return err
 	}
-	what := o.Kind + " " + o.Name + " to exist"
+	name := r.expand(ctx, o.Name)
+	what := o.Kind + " " + name + " to exist"
 	if !wanted {
-		what = o.Kind + " " + o.Name + " to be deleted"
+		what = o.Kind + " " + name + " to be deleted"
 	}
 	return r.world.Await(ctx, what, func() (string, bool, error) {
-		_, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+		_, err := objects.Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return "it does not exist", !wanted, nil

@@ -1,6 +1,9 @@
 package client
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Change is a change of a repository that is not on its branch yet.
 type Change struct {
@@ -150,4 +153,27 @@ func (c *Client) Printed(ctx context.Context, subject string) ([]string, error) 
 		}
 	}
 	return all, err
+}
+
+// Calls is how many calls of Functions at a relay the run of a subject has made, by the prefix of their names; at most those of 200 steps of
+// the latest one.
+func (c *Client) Calls(ctx context.Context, subject, prefix string) (int, error) {
+	var data struct {
+		Workflows struct {
+			Nodes []struct {
+				Timeline struct{ Steps []struct{ Name string } }
+			}
+		}
+	}
+	query := `query($subject: String!) { workflows(first: 1, subject: $subject) { nodes { timeline(first: 200) { steps { name } } } } }`
+	err := c.do(ctx, query, map[string]any{"subject": subject}, &data)
+	calls := 0
+	for _, run := range data.Workflows.Nodes {
+		for _, step := range run.Timeline.Steps {
+			if strings.HasPrefix(step.Name, prefix) {
+				calls++
+			}
+		}
+	}
+	return calls, err
 }

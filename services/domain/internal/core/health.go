@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,6 +105,13 @@ type DeployedLast struct {
 	FlowDefinitionID, DriverBindingID int64
 	// ServiceIDs are in order.
 	ServiceIDs []int64
+}
+
+// LiveSnapshot is with what a service was deployed that is live in an environment.
+type LiveSnapshot struct {
+	ServiceID, DeploymentID, RolloutID int64
+	ManifestDigest                     string
+	Parameters                         json.RawMessage
 }
 
 // Contact reports whether the agent that acts in an environment can be reached, and since when.

@@ -67,6 +67,18 @@ func (t *tx) DeployedLast(ctx context.Context, application, environment int64) (
 	}, err == nil, pg.Classify(err, "find what was deployed of application %d", application)
 }
 
+// LiveSnapshots implements rollout.Tx.
+func (t *tx) LiveSnapshots(ctx context.Context, application, environment int64) ([]core.LiveSnapshot, error) {
+	rows, err := t.q.LiveSnapshots(ctx, t.organization, application, environment)
+	all := make([]core.LiveSnapshot, len(rows))
+	for i, r := range rows {
+		all[i] = core.LiveSnapshot{
+			ServiceID: r.ServiceID, DeploymentID: r.DeploymentID, RolloutID: r.RolloutID, ManifestDigest: r.ManifestDigest, Parameters: r.Parameters,
+		}
+	}
+	return all, pg.Classify(err, "find what was deployed of application %d", application)
+}
+
 // ForgetDriftPreviews implements rollout.Tx.
 func (t *tx) ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error {
 	return pg.Classify(t.q.ForgetDriftPreviews(ctx, before, int32(most)), "forget looks for drift of before %s", before)

@@ -310,7 +310,7 @@ func TestLogsAreRedacted(t *testing.T) {
 		"password=hunter2 user=x":                          "password=[redacted] user=x",
 		`{"api_key": "abc", "n": 1}`:                       `{"api_key": "[redacted]", "n": 1}`,
 		"Authorization: Bearer abc.def":                    "Authorization: Bearer [redacted]",
-		"postgres://shop:hunter2@db/shop":                  "postgres://shop:[redacted]@db/shop",
+		"postgres://shop:hunter2@db/shop":                  "postgres://[redacted]@db/shop",
 		"key AKIAABCDEFGHIJKLMNOP used":                    "key [redacted] used",
 		"got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc now": "got [redacted] now",
 		"AWS_SECRET_ACCESS_KEY=wJalr/b+c done":             "AWS_SECRET_ACCESS_KEY=[redacted] done",

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 )
 
 // The bounds of logs: they become part of a history.
@@ -90,45 +91,16 @@ func (k taskKind) containerOf(pod Object, asked string) string {
 	return first
 }
 
-// secretive are the forms of secrets that programs print most often. A log is read by more people than its program's secrets are meant for.
-// A value ends at its quote if it has one, else at a blank; the part of a query at its &.
-var secretive = regexp.MustCompile(
-	`(?i)((?:password|passwd|secret|token|(?:api|private)[-_]?key|authorization|credential)s?(?:[-_][a-z0-9_-]*)?["']?\s*[:=]\s*` +
-		`(?:bearer |basic )?)("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?[^\s"'&]+)` +
-		`|(bearer |basic )[a-z0-9._~+/=-]{16,}|(://[^/\s:@]+:)[^/\s@]+@|(AKIA|ASIA)[A-Z0-9]{16}|(eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*`)
-
 // cutKey is a text that begins inside a private key: all before its end.
 var cutKey = regexp.MustCompile(`(?s)^.*?-----(BEGIN|END) [A-Z ]*PRIVATE KEY-----`)
 
-// wholeSecrets are forms of which nothing is kept: private keys, and tokens of forges.
-var wholeSecrets = regexp.MustCompile(
-	`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)|\b(?:gh[pousr]_|glpat-|xox[abprs]-)[A-Za-z0-9_-]{10,}`)
-
-// withoutSecrets replaces what looks like a secret, and bytes that are not text. It finds what has one of the usual forms, no more:
-// programs must not print secrets.
+// withoutSecrets replaces what looks like a secret, and bytes that are not text: a log is read by more people than its program's secrets
+// are meant for. It finds what has one of the usual forms, no more: programs must not print secrets.
 func withoutSecrets(log string) string {
 	log = strings.ToValidUTF8(strings.ReplaceAll(log, "\x00", ""), "�")
 	if found := cutKey.FindStringSubmatch(log); found != nil && found[1] == "END" {
-		log = "[redacted]" + log[len(found[0]):]
+		log = redact.Mark + log[len(found[0]):]
 	}
-	log = wholeSecrets.ReplaceAllString(log, "[redacted]")
-	return secretive.ReplaceAllStringFunc(log, func(found string) string {
-		const name, value, scheme, address = 1, 2, 3, 4
-		groups := secretive.FindStringSubmatch(found)
-		switch {
-		case groups[name] != "":
-			quote := groups[value][:1]
-			if quote != `"` && quote != "'" {
-				quote = ""
-			}
-			if len(groups[value]) > 1 && strings.HasSuffix(groups[value], quote) {
-				return groups[name] + quote + "[redacted]" + quote
-			}
-			return groups[name] + quote + "[redacted]"
-		case groups[address] != "":
-			return groups[address] + "[redacted]@"
-		default:
-			return groups[scheme] + "[redacted]"
-		}
-	})
+	log, _ = redact.Text(log)
+	return log
 }

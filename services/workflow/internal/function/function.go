@@ -98,7 +98,7 @@ func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activ
 		readFile(forge), readCommit(forge), readDifference(forge), commit(forge),
 		propose(forge), merge(forge), readProposal(forge), withdraw(forge), readStatus(forge), setStatus(forge), setDeployment(forge),
 		readChange(forge), writeComment(forge),
-		pin(), pinKustomization(), pinValues(), editFile(), difference(), compareManifests(),
+		pin(), pinKustomization(), pinValues(), editFile(), difference(), compareManifests(), redactSecrets(),
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(), renderKustomization(forge, renderer), renderChart(forge, web, renderer),
@@ -109,7 +109,7 @@ func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activ
 
 // Computing are the Functions that only compute, from their arguments alone.
 func Computing() []activity.Function {
-	return []activity.Function{renderTemplate(), evaluate(), editFile()}
+	return []activity.Function{renderTemplate(), evaluate(), editFile(), redactSecrets()}
 }
 
 // Name is what programs call it.

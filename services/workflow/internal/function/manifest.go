@@ -3,6 +3,7 @@ package function
 import (
 	"context"
 
+	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 )
@@ -178,6 +179,23 @@ func difference() *Function {
 				changes[i] = map[string]any{"path": c.Path, "diff": c.Diff, "truncated": c.Truncated}
 			}
 			return changes, err
+		},
+	}
+}
+
+// redactSecrets is manifest.redact: an object as it may be recorded and shown.
+func redactSecrets() *Function {
+	return &Function{
+		spec: Spec{
+			Name: "manifest.redact", Location: activity.InProcess, Computes: true, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
+			Doc: "Takes out of an object what looks like a secret: values with the name of one, tokens of well-known systems, passwords in URLs and\n" +
+				"in texts. Answers `{value, redacted}`, where `redacted` reports whether anything is `[redacted]`. What only refers to a secret stays. It finds\n" +
+				"the forms that secrets commonly have, not every secret. Of what is redacted on both sides it is not known whether it differs.",
+			Arguments: []Field{{Name: "value", Doc: "The object.", Type: Free, Required: true}},
+		},
+		do: func(_ context.Context, call activity.Call) (any, error) {
+			value, redacted := redact.Value(call.Args["value"])
+			return map[string]any{"value": value, "redacted": redacted}, nil
 		},
 	}
 }

@@ -2,7 +2,9 @@ package function
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/rendering"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -20,7 +22,7 @@ func renderTemplate() *Function {
 	return &Function{
 		spec: Spec{
 			Name: "template.render", Location: activity.InProcess, Computes: true, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
-			Doc: "Fills in a template and answers `{text}`. Expressions are between `{[` and `]}`, so that a text may have the `{{ }}` of Helm and of Argo\n" +
+			Doc: "Fills in a template and answers `{text, digest}`, where `digest` is the SHA-256 of the text. Expressions are between `{[` and `]}`, so that a text may have the `{{ }}` of Helm and of Argo\n" +
 				"Workflows as they are: `{[ .version.name ]}`. A text without `{[` is read with `{{ }}`, unless `delimiters` says otherwise.\n\n" +
 				"The language is that of [Go's templates](https://pkg.go.dev/text/template) with the functions of\n" +
 				"[Sprig](https://masterminds.github.io/sprig/) except for those that depend on more than their arguments (the environment, the time,\n" +
@@ -51,7 +53,7 @@ func renderTemplate() *Function {
 			if err != nil {
 				return nil, err
 			}
-			return map[string]any{"text": out}, nil
+			return map[string]any{"text": out, "digest": fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(out)))}, nil
 		},
 	}
 }

@@ -119,6 +119,9 @@ func (c commands) testFolder(expected string, is func(*driver.Bundle) bool, cmd 
 		if err == nil {
 			err = driver.CheckNew(bundles)
 		}
+		if err == nil {
+			err = driver.CheckWidgets(bundles)
+		}
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,9 @@ func (p programs) checkFiles(ctx context.Context, files map[string][]byte) ([]*d
 		err = driver.CheckNew(bundles)
 	}
 	if err == nil {
+		err = driver.CheckWidgets(bundles)
+	}
+	if err == nil {
 		err = p.checkPrograms(ctx, bundles)
 	}
 	return bundles, err

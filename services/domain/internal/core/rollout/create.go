@@ -205,7 +205,7 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		if err := t.created(ctx, core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, ""); err != nil {
 			return in, err
 		}
-		in.Deployments = append(in.Deployments, deploymentInput{dep.ID, setup.Named{ID: svc.ID, Name: svc.Name}, versions})
+		in.Deployments = append(in.Deployments, deploymentInput{ID: dep.ID, Service: setup.Named{ID: svc.ID, Name: svc.Name}, Versions: versions})
 	}
 	return in, nil
 }

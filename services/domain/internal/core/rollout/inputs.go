@@ -95,6 +95,16 @@ type deploymentInput struct {
 	ID       int64          `json:"id"`
 	Service  setup.Named    `json:"service"`
 	Versions []versionInput `json:"versions"`
+	// Last is with what the service was deployed that is live there; only of a preview.
+	Last *lastInput `json:"last,omitempty"`
+}
+
+// lastInput is the snapshot of a deployment. Parameters are as its driver has recorded them; none if they are too large to be passed on.
+type lastInput struct {
+	DeploymentID   int64           `json:"deployment_id"`
+	RolloutID      int64           `json:"rollout_id"`
+	ManifestDigest string          `json:"manifest_digest"`
+	Parameters     json.RawMessage `json:"parameters,omitempty"`
 }
 
 type versionSetInput struct {

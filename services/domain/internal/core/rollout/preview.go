@@ -80,7 +80,11 @@ func (u *UseCases) PreviewRollout(ctx context.Context, a core.Actor, n NewPrevie
 		if made, err = tx.AddPreview(ctx, core.Preview{ApplicationID: p.application.ID, VersionSetID: p.versionSet.ID}); err != nil {
 			return err
 		}
-		inputs, err := json.Marshal(p.previewInput(a.Organization, made.ID))
+		in := p.previewInput(a.Organization, made.ID)
+		if err := p.addLast(ctx, tx, in.Rollout.Environments); err != nil {
+			return err
+		}
+		inputs, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("encode inputs of preview %d: %w", made.ID, err)
 		}
@@ -124,12 +128,43 @@ func (p plan) previewInput(organization, preview int64) previewInput {
 		e := p.input(s, i+1)
 		for _, svc := range p.services {
 			if versions := p.versionsOf(svc.ID); len(versions) > 0 {
-				e.Deployments = append(e.Deployments, deploymentInput{svc.ID, setup.Named{ID: svc.ID, Name: svc.Name}, versions})
+				e.Deployments = append(e.Deployments, deploymentInput{ID: svc.ID, Service: setup.Named{ID: svc.ID, Name: svc.Name}, Versions: versions})
 			}
 		}
 		in.Rollout.Environments = append(in.Rollout.Environments, e)
 	}
 	return in
+}
+
+// mostLast bounds the parameters of the last deployments that one preview is given, in bytes: inputs have at most 4 MiB.
+const mostLast = 2 << 20
+
+// addLast adds to the environments of a preview with what was deployed that is live there: a driver whose desired state is in no repository
+// compares with it (R2-35).
+func (p plan) addLast(ctx context.Context, tx Tx, environments []rolloutEnvironmentInput) error {
+	left := mostLast
+	for i, s := range p.stops {
+		if s.fleet != nil { // each of its targets has its own
+			continue
+		}
+		live, err := tx.LiveSnapshots(ctx, p.application.ID, s.environment.ID)
+		if err != nil {
+			return err
+		}
+		for _, one := range live {
+			at := slices.IndexFunc(environments[i].Deployments, func(d deploymentInput) bool { return d.ID == one.ServiceID })
+			if at < 0 {
+				continue
+			}
+			last := &lastInput{DeploymentID: one.DeploymentID, RolloutID: one.RolloutID, ManifestDigest: one.ManifestDigest}
+			if len(one.Parameters) <= left {
+				last.Parameters = one.Parameters
+				left -= len(one.Parameters)
+			}
+			environments[i].Deployments[at].Last = last
+		}
+	}
+	return nil
 }
 
 // Previewed is what a program has found out.

@@ -389,6 +389,8 @@ type Tx interface {
 	Reconciliations(ctx context.Context, organization int64, applicationEnvironments []int64) (map[int64]core.Reconciliation, error)
 	// DeployedLast is with what the version set was deployed that is live; false for nothing.
 	DeployedLast(ctx context.Context, application, environment int64) (core.DeployedLast, bool, error)
+	// LiveSnapshots are with what each service was deployed that is live, in the order of services.
+	LiveSnapshots(ctx context.Context, application, environment int64) ([]core.LiveSnapshot, error)
 	// ForgetDriftPreviews deletes previews by which was searched for drift, of before an instant.
 	ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error
 	// QueueRollout replaces the one that waits for the same application.

@@ -237,6 +237,16 @@ WHERE n.organization_id = @organization_id AND n.id IN (
     SELECT e.environment_id FROM cd_rollout_environments e WHERE e.organization_id = @organization_id AND e.rollout_id = ANY(@ids::bigint[])
 );
 
+-- name: LiveSnapshots :many
+-- With what each service was deployed that is live.
+SELECT d.service_id, d.id AS deployment_id, e.rollout_id, s.manifest_digest, s.parameters
+FROM cd_cells c
+JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.live_rollout_environment_id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id
+WHERE c.organization_id = @organization_id AND c.application_id = @application_id AND c.environment_id = @environment_id
+ORDER BY d.service_id;
+
 -- name: SnapshotsByDeployment :many
 -- The bundle is the one that the rollout has pinned for the environment (D7, D15).
 SELECT sqlc.embed(s), e.driver_digest

@@ -542,6 +542,51 @@ func (q *Queries) LinksByDeployment(ctx context.Context, organizationID int64, i
 	return items, nil
 }
 
+const liveSnapshots = `-- name: LiveSnapshots :many
+SELECT d.service_id, d.id AS deployment_id, e.rollout_id, s.manifest_digest, s.parameters
+FROM cd_cells c
+JOIN cd_rollout_environments e ON e.organization_id = c.organization_id AND e.id = c.live_rollout_environment_id
+JOIN cd_deployments d ON d.organization_id = e.organization_id AND d.rollout_environment_id = e.id
+JOIN cd_deployment_snapshots s ON s.organization_id = d.organization_id AND s.deployment_id = d.id
+WHERE c.organization_id = $1 AND c.application_id = $2 AND c.environment_id = $3
+ORDER BY d.service_id
+`
+
+type LiveSnapshotsRow struct {
+	ServiceID      int64
+	DeploymentID   int64
+	RolloutID      int64
+	ManifestDigest string
+	Parameters     json.RawMessage
+}
+
+// With what each service was deployed that is live.
+func (q *Queries) LiveSnapshots(ctx context.Context, organizationID int64, applicationID int64, environmentID int64) ([]LiveSnapshotsRow, error) {
+	rows, err := q.db.Query(ctx, liveSnapshots, organizationID, applicationID, environmentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LiveSnapshotsRow
+	for rows.Next() {
+		var i LiveSnapshotsRow
+		if err := rows.Scan(
+			&i.ServiceID,
+			&i.DeploymentID,
+			&i.RolloutID,
+			&i.ManifestDigest,
+			&i.Parameters,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveVersionSets = `-- name: LiveVersionSets :many
 SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
 FROM cd_rollout_environments e

@@ -28,6 +28,8 @@ type argoWorkflows struct {
 	// away reports whether a status cannot be read now.
 	away    func() bool
 	created int
+	// dry counts the dry runs.
+	dry int
 	// late are the Workflows that had ended when they were to be stopped.
 	late []string
 	// stoppedAs is the phase in which a Workflow that was stopped ends: Succeeded with continueOn; Failed by default.
@@ -114,6 +116,17 @@ func (a *argoWorkflows) create(w *world, o object, operation string) *workflow {
 	return a.all[name]
 }
 
+// tried is what a dry run answers: the Workflow with what a cluster adds to it.
+func (a *argoWorkflows) tried(o object) object {
+	a.dry++
+	all, meta, spec := maps.Clone(o), maps.Clone(o["metadata"].(object)), maps.Clone(o["spec"].(object))
+	meta["uid"], meta["generation"], meta["creationTimestamp"] = fmt.Sprintf("uid-%d", a.dry), 1, fmt.Sprintf("time-%d", a.dry)
+	meta["managedFields"] = []any{object{"time": a.dry}}
+	spec["podPriorityClassName"] = "of the cluster"
+	all["metadata"], all["spec"], all["status"] = meta, spec, object{}
+	return all
+}
+
 // view is the Workflow now.
 func (wf *workflow) view(now time.Time) object {
 	o := maps.Clone(wf.object)
@@ -142,7 +155,10 @@ func (a *argoWorkflows) call(w *world, name string, args object) (any, *history.
 	case "workflow.submit":
 		o := args["workflow"].(object)
 		if dry, _ := args["dry_run"].(bool); dry {
-			return object{"name": o["metadata"].(object)["name"], "namespace": args["namespace"], "workflow": o}, nil, true
+			if a.all[o["metadata"].(object)["name"].(string)] != nil {
+				return nil, &history.FunctionError{Code: "conflict", Message: "already exists"}, true
+			}
+			return object{"name": o["metadata"].(object)["name"], "namespace": args["namespace"], "workflow": a.tried(o)}, nil, true
 		}
 		id := o["metadata"].(object)["name"].(string)
 		if a.all[id] == nil {
@@ -235,8 +251,8 @@ func (a *argoWorkflows) http(w *world, args object) object {
 		body := args["json"].(object)
 		o := body["workflow"].(object)
 		meta := o["metadata"].(object)
-		if dry, _ := body["serverDryRun"].(bool); dry {
-			return answer(200, o)
+		if dry, _ := body["serverDryRun"].(bool); dry && a.all[meta["name"].(string)] == nil {
+			return answer(200, a.tried(o))
 		}
 		if a.all[meta["name"].(string)] != nil {
 			return answer(409, object{"code": 6, "message": "already exists"})
@@ -290,7 +306,8 @@ func TestAWorkflowForEachDeployment(t *testing.T) {
 			}
 			expect(t, w,
 				"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
-				"deployment.started deployment_id=12", "workflow: deploy-api-d11", "workflow: deploy-worker-d12",
+				"deployment.started deployment_id=12", "workflow: deploy-api-d11", "deployment.committed deployment_id=11",
+				"workflow: deploy-worker-d12", "deployment.committed deployment_id=12",
 				"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
 				"rollout_environment.healthy environment_id=3", "rollout.healthy")
 			o := w.argo.all["deploy-api-d11"].object
@@ -452,7 +469,8 @@ func TestAnAbortStopsTheWorkflows(t *testing.T) {
 				}
 				expect(t, w,
 					"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
-					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "workflow: deploy-worker-d12",
+					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "deployment.committed deployment_id=11",
+					"workflow: deploy-worker-d12", "deployment.committed deployment_id=12",
 					how+": deploy-api-d11", how+": deploy-worker-d12", "rollout.aborted environment_id=3 reason=aborted: because",
 					"workflow: deploy-api-d11-2", "workflow: deploy-worker-d12-2",
 					"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",

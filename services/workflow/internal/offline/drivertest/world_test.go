@@ -59,6 +59,8 @@ type world struct {
 	forge *fakeForge
 	// git is a repository at a server without pull requests; nil for files in memory.
 	git *plainGit
+	// compose is a machine with Docker Compose; nil for none.
+	compose *composeServer
 	// tasks are the jobs of pipelines; nil for none.
 	tasks *cluster
 	// see edits a Rollout as it is looked at.
@@ -87,6 +89,8 @@ type world struct {
 	looks    int
 	// wanted sees what the program waits for; nil for nobody.
 	wanted func(history.Want)
+	// older is a workflow service of the release before.
+	older bool
 	// patient tries calls of services again after a pause.
 	patient bool
 }
@@ -131,6 +135,9 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 		if value, err, known := w.plain.call(w, name, args); known {
 			return value, err
 		}
+	}
+	if w.compose != nil && name == "http.request" {
+		return w.compose.serve(args), nil
 	}
 	if w.flux != nil {
 		if value, err, known := w.flux.call(w, name, args); known {

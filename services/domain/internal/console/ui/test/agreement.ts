@@ -3,14 +3,14 @@
 // agreement.json, and a Go test holds the server's validator against it.
 import { readFileSync } from 'node:fs'
 import { isRecord, prune, resolve, typeOf, validate, type Schema } from '../src/form/schema'
-import { boats, functions, machines } from './drivers'
+import { boats, functions, machines, ports } from './drivers'
 
 const root = '../../../../../pkg/'
 const shipped = (path: string) => JSON.parse(readFileSync(root + path, 'utf8')) as Schema
 
-/** The three made-up drivers, and everything with a form that the product ships. */
+/** The made-up drivers, and everything with a form that the product ships. */
 export const schemas: Record<string, Schema> = {
-  boats, functions, machines,
+  boats, functions, machines, ports,
   'argo-rollouts environment': shipped('driver/bundles/argo-rollouts/v1/environment.json'),
   'argo-rollouts application environment': shipped('driver/bundles/argo-rollouts/v1/application_environment.json'),
   'kubernetes environment': shipped('driver/bundles/kubernetes/v1/environment.json'),
@@ -42,6 +42,10 @@ function random(seed: number): () => number {
 }
 
 const texts = ['', 'a', 'shop', 'A b', 'linux/arm64', 'https://git.example.com/shop.git', '>=1.0.0', 'x'.repeat(300)]
+const references = [
+  'env:TOKEN', 'env:TOKEN=hunter2', 'env:', 'env:a b', 'file:/run/secrets/key', 'file:key', 'k8s:shop/login#password', 'k8s:Shop/login#password', 'k8s:shop/login', 'vault:secret/data/shop#key',
+  'vault:shop#key', 'vault:secret/../shop#key', 'hunter2', '', 'vault', 'aws:secret/data/shop#key', 'vault:secret/data/shop#ключ', 'vault:secret/data/shop#a\u00a0b', 'env:A\nB',
+]
 const strangers: unknown[] = [null, 'text', 3, 1.5, true, [], {}]
 
 function make(whole: Schema, schema: Schema, next: () => number, depth = 0): unknown {
@@ -57,7 +61,7 @@ function make(whole: Schema, schema: Schema, next: () => number, depth = 0): unk
     case 'number':
       return pick([s.minimum ?? 0, (s.minimum ?? 0) - 1, s.maximum ?? 7, (s.maximum ?? 7) + 1, 42, 1.5])
     case 'string':
-      return pick(texts)
+      return pick(s.gitlabUi?.widget === 'secret_reference' ? references : texts)
     case 'array':
       return Array.from({ length: Math.floor(next() * 3) }, () => make(whole, s.items ?? true, next, depth + 1))
     case 'object': {

@@ -1,4 +1,4 @@
-// Three made-up drivers: what their forms look like must follow from their schemas alone.
+// Made-up drivers: what their forms look like must follow from their schemas alone.
 import type { Schema } from '../src/form/schema'
 
 /** Runs containers somewhere: plain types, enums without widgets, numbers with bounds, a widget that nobody knows. */
@@ -12,6 +12,21 @@ export const boats: Schema = {
     knots: { type: 'integer', minimum: 1, maximum: 40, default: 12, gitlabUi: { widget: 'number' } },
     night: { type: 'boolean', gitlabUi: { widget: 'checkbox' } },
     pilot: { type: 'integer', minimum: 1, gitlabUi: { widget: 'agent_picker' } },
+  },
+} as Schema
+
+/** Pickers, a text in a language, and a reference to a secret. */
+export const ports: Schema = {
+  type: 'object',
+  required: ['pilot', 'key'],
+  additionalProperties: false,
+  properties: {
+    pilot: { type: 'integer', minimum: 1, gitlabUi: { widget: 'agent_picker' } },
+    login: { type: 'string', minLength: 1, credentialKind: ['registry', 'http'], gitlabUi: { widget: 'credential_picker' } },
+    any_login: { type: 'string', gitlabUi: { widget: 'credential_picker' } },
+    chart: { type: 'string', maxLength: 100, contentMediaType: 'application/yaml', gitlabUi: { widget: 'code' } },
+    key: { type: 'string', maxLength: 200, gitlabUi: { widget: 'secret_reference' } },
+    keys: { type: 'array', items: { type: 'string', gitlabUi: { widget: 'secret_reference' } } },
   },
 } as Schema
 

@@ -5,11 +5,13 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, test } from 'vitest'
 import { controlOf, SchemaForm } from '../src/form/SchemaForm'
 import { humanise, optionWords, wordsFor } from '../src/form/copy'
+import { agentName, agentNumber, agentValue, ofKinds } from '../src/form/offers'
 import { fields, isRecord, prune, validate, withDefaults, withField, type Finding, type Json, type Schema, type SchemaObject } from '../src/form/schema'
-import { boats, functions, machines } from './drivers'
+import { boats, functions, machines, ports } from './drivers'
 
+const credentials = [{ name: 'hub', kind: 'registry' }, { name: 'manifests', kind: 'git' }, { name: 'api', kind: 'http' }]
 const render = (root: Schema, value: Json, findings: Finding[] = [], driver = 'made-up@1') =>
-  renderToStaticMarkup(<SchemaForm context={{ root, driver, findings, agents: [{ number: 42, name: 'eu-west' }] }} value={withDefaults(root, root, value)} onChange={() => {}} />)
+  renderToStaticMarkup(<SchemaForm context={{ root, driver, findings, agents: [{ number: 42, name: 'eu-west' }], credentials }} value={withDefaults(root, root, value)} onChange={() => {}} />)
 const controls = (html: string) => [...html.matchAll(/<(input|select|textarea)[^>]*data-field="([^"]*)"[^>]*>/g)].map(([tag, name, field]) => `${field}:${name === 'input' ? /type="(\w+)"/.exec(tag)?.[1] : name}`)
 
 /** The form's value after a control was changed: every group on the way to it is changed with it, as the renderer does, and the page draws the form. */
@@ -28,12 +30,44 @@ const bundle = (driver: string): Schema => JSON.parse(readFileSync(`../../../../
 describe('a driver that nobody has written code for', () => {
   test('boats: every widget, and one that is unknown', () => {
     const html = render(boats, {})
-    expect(controls(html)).toEqual(['harbour:text', 'size:select', 'knots:number', 'night:checkbox', 'pilot:number'])
+    expect(controls(html)).toEqual(['harbour:text', 'size:select', 'knots:number', 'night:checkbox', 'pilot:text'])
     expect(html).toContain('min="1"')
     expect(html).toContain('max="40"')
     expect(html).toContain('>Very large<')
-    expect(html).toContain('<option value="42">eu-west</option>')
+    expect(html).toContain('<option value="eu-west"></option>')
     expect(html).not.toContain('NEVER SHOWN')
+  })
+  test('ports: agents and credentials by name, of the kinds that fit, code in its language, and a reference (D53)', () => {
+    const html = render(ports, { pilot: 42, login: 'hub', chart: 'a: 1', key: 'hunter2' }, [])
+    expect(controls(html)).toEqual(['pilot:text', 'key:text', 'login:text', 'any_login:text', 'chart:textarea'])
+    expect(/<input[^>]*data-field="pilot"[^>]*>/.exec(html)?.[0]).toContain('value="eu-west"')
+    const offered = (field: string) => {
+      const list = new RegExp(`data-field="${field}"[^>]*list="([^"]*)"`).exec(html)?.[1] ?? 'none'
+      return [...(html.split(`<datalist id="${list}">`)[1]?.split('</datalist>')[0] ?? '').matchAll(/value="([^"]*)"/g)].map((m) => m[1])
+    }
+    expect(offered('pilot')).toEqual(['eu-west'])
+    expect(offered('login')).toEqual(['hub', 'api'])
+    expect(offered('any_login')).toEqual(['hub', 'manifests', 'api'])
+    expect(/<textarea[^>]*data-field="chart"[^>]*>/.exec(html)?.[0]).toContain('data-language="application/yaml"')
+    expect(html).toContain('>YAML<')
+    expect(validate(ports, ports, { pilot: 42, key: 'hunter2' }).map((f) => f.path.join('/'))).toEqual(['key'])
+    expect(validate(ports, ports, { pilot: 42, key: 'vault:secret/data/shop#key', keys: ['env:A', 'hunter2'] }).map((f) => f.path.join('/'))).toEqual(['keys/1'])
+    expect(JSON.stringify(validate(ports, ports, { pilot: 42, key: 'hunter2' }))).not.toContain('hunter2')
+  })
+  test('an agent is entered by its name; one that is not known here, by its number', () => {
+    const agents = [{ number: 42, name: 'eu-west' }, { number: 7, name: '42' }]
+    expect([agentNumber(agents, ' eu-west '), agentNumber(agents, '9'), agentNumber(agents, '42'), agentNumber(agents, 'eu'), agentNumber(agents, '')]).toEqual([42, 9, 7, undefined, undefined])
+    expect([agentName(agents, 42), agentName(agents, 9), agentName(agents, undefined), agentName(agents, 'eu')]).toEqual(['eu-west', 'number 9', '', 'eu'])
+    expect([agentNumber(agents, 'number 42'), agentNumber(agents, agentName(agents, 9))]).toEqual([42, 9])
+  })
+
+  test('an agent that does not exist is no empty field: it is not saved (D53)', () => {
+    const agents = [{ number: 42, name: 'eu-west' }]
+    const pilot: Schema = { type: 'object', properties: { pilot: { type: 'integer', minimum: 1, gitlabUi: { widget: 'agent_picker' } } } }
+    expect([agentValue(agents, ' eu-west '), agentValue(agents, ' '), agentValue(agents, 'eu')]).toEqual([42, undefined, 'eu'])
+    expect(validate(pilot, pilot, { pilot: agentValue(agents, 'eu') }).map((f) => f.path.join('/'))).toEqual(['pilot'])
+    expect(validate(pilot, pilot, { pilot: agentValue(agents, 'eu-west') })).toEqual([])
+    expect(ofKinds(credentials, 'git').map((c) => c.name)).toEqual(['manifests'])
   })
   test('functions: only the active branch', () => {
     expect(controls(render(functions, { runtime: 'managed' }))).toEqual(['runtime:select', 'public:checkbox'])
@@ -53,6 +87,9 @@ describe('a driver that nobody has written code for', () => {
 test('a widget that does not fit the type gives the type’s own control', () => {
   const of = (s: SchemaObject) => controlOf(s)
   expect(of({ type: 'boolean', gitlabUi: { widget: 'agent_picker' } })).toBe('checkbox')
+  expect(of({ type: 'string', gitlabUi: { widget: 'agent_picker' } })).toBe('text')
+  expect(of({ type: 'integer', gitlabUi: { widget: 'credential_picker' } })).toBe('number')
+  expect(of({ type: 'boolean', gitlabUi: { widget: 'secret_reference' } })).toBe('checkbox')
   expect(of({ type: 'boolean', gitlabUi: { widget: 'code' } })).toBe('checkbox')
   expect(of({ type: 'string', gitlabUi: { widget: 'code' } })).toBe('code')
   expect(of({ type: 'integer', gitlabUi: { widget: 'text' } })).toBe('number')

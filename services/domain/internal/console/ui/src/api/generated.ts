@@ -2562,12 +2562,17 @@ export interface AgentNumbersData {
       number: number
       name: string
     }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
   }
 }
 export interface AgentNumbersVariables {
   first: number
+  after?: string | null
 }
-export const AgentNumbers: Operation<AgentNumbersData, AgentNumbersVariables> = { name: 'AgentNumbers', text: 'query AgentNumbers($first: Int!) { agents(first: $first) { nodes { id number name } } }' }
+export const AgentNumbers: Operation<AgentNumbersData, AgentNumbersVariables> = { name: 'AgentNumbers', text: 'query AgentNumbers($first: Int!, $after: String) { agents(first: $first, after: $after, orderBy: NAME) { nodes { id number name } pageInfo { hasNextPage endCursor } } }' }
 
 export interface RegisterAgentData {
   registerAgent: {
@@ -4414,6 +4419,16 @@ export interface ControlDecisionsData {
 }
 export type ControlDecisionsVariables = Record<string, never>
 export const ControlDecisions: Operation<ControlDecisionsData, ControlDecisionsVariables> = { name: 'ControlDecisions', text: 'query ControlDecisions { controlDecisions { id verdict wouldBe summary request createdAt } }' }
+
+export interface CredentialNamesData {
+  credentials: Array<{
+    name: string
+    kind: CredentialKind
+    state: CredentialState
+  }>
+}
+export type CredentialNamesVariables = Record<string, never>
+export const CredentialNames: Operation<CredentialNamesData, CredentialNamesVariables> = { name: 'CredentialNames', text: 'query CredentialNames { credentials { name kind state } }' }
 
 export interface CredentialsData {
   credentials: Array<{

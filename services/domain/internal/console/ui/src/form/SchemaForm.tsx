@@ -3,19 +3,16 @@
 import { useId, useState } from 'react'
 import { Field, Problem } from '../parts/form'
 import { optionWords, wordsFor } from './copy'
+import { agentName, agentNumber, agentValue, ofKinds, type Agent, type Credential } from './offers'
 import { blank, choices, fields, given, isRecord, messageWith, type Field as SchemaField, resolve, typeOf, withField, type Finding, type Json, type Schema, type SchemaObject } from './schema'
 
 export interface FormContext {
   root: Schema
   driver: string
   findings: Finding[]
-  /** The agents there are, offered by agent_picker. */
+  /** The agents there are, offered by agent_picker, and the credentials that the viewer may see, offered by credential_picker. */
   agents: Agent[]
-}
-
-export interface Agent {
-  number: number
-  name: string
+  credentials?: Credential[]
 }
 
 interface NodeProps {
@@ -71,7 +68,7 @@ function Properties(props: { context: FormContext; schema: Schema; path: string[
 /** From so many on, what need not be set is folded away, below what has to be. */
 const manyOptional = 3
 
-export type Control = 'agent' | 'text' | 'code' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
+export type Control = 'agent' | 'credential' | 'secret' | 'text' | 'code' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
 
 /** The control of a node: what its widget asks for if its type can be collected that way, otherwise the type's own. */
 export function controlOf(schema: SchemaObject): Control {
@@ -86,7 +83,11 @@ export function controlOf(schema: SchemaObject): Control {
     : 'json'
   switch (schema.gitlabUi?.widget) {
     case 'agent_picker':
-      return byType === 'number' || byType === 'text' ? 'agent' : byType
+      return type === 'integer' && byType === 'number' ? 'agent' : byType
+    case 'credential_picker':
+      return byType === 'text' ? 'credential' : byType
+    case 'secret_reference':
+      return byType === 'text' ? 'secret' : byType
     case 'select':
       return schema.enum ? 'select' : byType
     case 'code':
@@ -183,7 +184,7 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
     )
   }
   return (
-    <Field id={id} label={words.label} help={words.help} problem={message} optional={!required}>
+    <Field id={id} label={words.label} help={words.help ?? (control === 'secret' ? secretHelp : undefined)} problem={message} optional={!required}>
       {control === 'select' ? (
         <select {...common} value={(schema.enum ?? []).findIndex((o) => o === value)} onChange={(e) => onChange(schema.enum?.[Number(e.target.value)])}>
           {!((schema.enum ?? []).includes(value) && required) && <option value={-1}>{required ? 'Choose…' : 'None'}</option>}
@@ -193,14 +194,18 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
             </option>
           ))}
         </select>
-      ) : control === 'number' || control === 'agent' ? (
-        <NumberInput common={common} schema={schema} value={value} onChange={onChange} offers={control === 'agent' ? context.agents : []} />
+      ) : control === 'number' ? (
+        <NumberInput common={common} schema={schema} value={value} onChange={onChange} />
+      ) : control === 'agent' ? (
+        <AgentInput common={common} value={value} onChange={onChange} agents={context.agents} />
+      ) : control === 'credential' ? (
+        <CredentialInput common={common} value={value} required={required} onChange={onChange} credentials={ofKinds(context.credentials ?? [], schema.credentialKind)} />
       ) : control === 'code' ? (
-        <textarea {...common} rows={16} spellCheck={false} value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(e.target.value === '' && !required ? undefined : e.target.value)} />
+        <CodeInput common={common} schema={schema} value={value} required={required} onChange={onChange} />
       ) : control === 'json' ? (
         <JsonInput common={common} value={value} onChange={onChange} />
       ) : (
-        <input {...common} type="text" spellCheck={false} autoComplete="off" value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(e.target.value === '' && !required ? undefined : e.target.value)} />
+        <input {...common} type="text" spellCheck={false} autoComplete="off" value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(textOr(e.target.value, required))} />
       )}
     </Field>
   )
@@ -208,32 +213,106 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
 
 type Common = { id: string; 'aria-describedby': string; 'data-field': string }
 
-function NumberInput(props: { common: Common; schema: SchemaObject; value: unknown; offers: Agent[]; onChange: (v: unknown) => void }) {
-  const { common, schema, value, offers, onChange } = props
-  const list = offers.length > 0 ? `${common.id}-offers` : undefined
+const secretHelp = 'A reference to a secret, never the secret: vault:mount/data/path#key, k8s:namespace/name#key, file:/path or env:NAME.'
+
+function NumberInput(props: { common: Common; schema: SchemaObject; value: unknown; onChange: (v: unknown) => void }) {
+  const { common, schema, value, onChange } = props
+  return (
+    <input
+      {...common}
+      type="number"
+      min={schema.minimum}
+      max={schema.maximum}
+      step={typeOf(schema) === 'integer' ? 1 : 'any'}
+      value={typeof value === 'number' ? value : ''}
+      onChange={(e) => onChange(Number.isNaN(e.target.valueAsNumber) ? undefined : e.target.valueAsNumber)}
+    />
+  )
+}
+
+/** An agent by its name: the value is its number. One whose name is not known here may be entered by its number. */
+function AgentInput({ common, value, onChange, agents }: { common: Common; value: unknown; onChange: (v: unknown) => void; agents: Agent[] }) {
+  const [typed, setTyped] = useState<string | null>(null)
+  const text = typed ?? agentName(agents, value)
+  const list = agents.length > 0 ? `${common.id}-offers` : undefined
+  const unknown = text.trim() !== '' && agentNumber(agents, text) === undefined
   return (
     <>
       <input
         {...common}
-        type="number"
-        min={schema.minimum}
-        max={schema.maximum}
-        step={typeOf(schema) === 'integer' ? 1 : 'any'}
+        type="text"
+        role="combobox"
+        spellCheck={false}
+        autoComplete="off"
         list={list}
-        value={typeof value === 'number' ? value : ''}
-        onChange={(e) => onChange(Number.isNaN(e.target.valueAsNumber) ? undefined : e.target.valueAsNumber)}
+        value={text}
+        onChange={(e) => {
+          setTyped(e.target.value)
+          onChange(agentValue(agents, e.target.value))
+        }}
+        onBlur={() => !unknown && setTyped(null)}
       />
       {list && (
         <datalist id={list}>
-          {offers.map((o) => (
-            <option key={o.number} value={o.number}>
-              {o.name}
-            </option>
+          {agents.map((a) => (
+            <option key={a.number} value={a.name} />
+          ))}
+        </datalist>
+      )}
+      {unknown && <Problem message={`There is no agent called ${text.trim()}.`} />}
+    </>
+  )
+}
+
+interface TextInputProps {
+  common: Common
+  value: unknown
+  required: boolean
+  onChange: (v: unknown) => void
+}
+
+/** The text of a control; an empty one that is not required is none. */
+const textOr = (text: string, required: boolean) => (text === '' && !required ? undefined : text)
+
+/** A credential by its name. Those of the operator are not listed, so that other names may be entered. */
+function CredentialInput({ common, value, required, onChange, credentials }: TextInputProps & { credentials: Credential[] }) {
+  const list = credentials.length > 0 ? `${common.id}-offers` : undefined
+  return (
+    <>
+      <input {...common} type="text" spellCheck={false} autoComplete="off" list={list} value={typeof value === 'string' ? value : ''} onChange={(e) => onChange(textOr(e.target.value, required))} />
+      {list && (
+        <datalist id={list}>
+          {credentials.map((c) => (
+            <option key={c.name} value={c.name} label={c.kind} />
           ))}
         </datalist>
       )}
     </>
   )
+}
+
+const languages: Record<string, string> = { 'application/yaml': 'YAML', 'application/json': 'JSON', 'text/x-starlark': 'Starlark', 'text/x-cel': 'CEL', 'application/toml': 'TOML', 'text/plain': 'Text' }
+
+/** A text of many lines, in the language that the driver's schema gives it. */
+function CodeInput({ common, schema, value, required, onChange }: TextInputProps & { schema: SchemaObject }) {
+  const media = schema.contentMediaType
+  const text = typeof value === 'string' ? value : ''
+  return (
+    <>
+      <textarea {...common} className="code" rows={16} wrap="off" spellCheck={false} autoComplete="off" data-language={media} value={text} onChange={(e) => onChange(textOr(e.target.value, required))} />
+      {media && <span className="faint">{languages[media] ?? media}</span>}
+      {media === 'application/json' && text.trim() !== '' && !isJSON(text) && <Problem message="This is not JSON yet." />}
+    </>
+  )
+}
+
+function isJSON(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** For what has no control of its own: the value as JSON. It is passed on as soon as it can be read. */

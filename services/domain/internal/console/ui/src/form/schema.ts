@@ -31,6 +31,10 @@ export interface SchemaObject {
   if?: Schema
   then?: Schema
   else?: Schema
+  /** The language of a text; only for the widget code. */
+  contentMediaType?: string
+  /** The kinds of credentials that a name may be of; only for the widget credential_picker. */
+  credentialKind?: string | string[]
   gitlabUi?: { widget?: string }
 }
 
@@ -257,6 +261,7 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
     say(s.maxLength !== undefined && length > s.maxLength, `At most ${s.maxLength} characters.`)
     say(s.pattern !== undefined && !matches(s.pattern, value), 'This does not have the form that is expected here.')
   }
+  say(s.gitlabUi?.widget === 'secret_reference' && value !== null && !(typeof value === 'string' && isReference(value)), 'Expected a reference, never the secret: env:NAME, file:/path, k8s:namespace/name#key or vault:mount/data/path#key.')
   if (Array.isArray(value)) {
     say(s.minItems !== undefined && value.length < s.minItems, `At least ${s.minItems}.`)
     say(s.maxItems !== undefined && value.length > s.maxItems, `At most ${s.maxItems}.`)
@@ -266,6 +271,27 @@ function ofValue(root: Schema, s: SchemaObject, value: unknown, path: string[]):
   if (s.anyOf !== undefined && !s.anyOf.some(holds)) found.push(alternatives(path, 'At least one of these is needed', s.anyOf))
   if (s.oneOf !== undefined && s.oneOf.filter(holds).length !== 1) found.push(alternatives(path, 'Exactly one of these is needed', s.oneOf))
   return found
+}
+
+const kubernetesReference = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?#[A-Za-z0-9._-]+$/
+const vaultReference = /^([A-Za-z0-9_-][A-Za-z0-9_.-]*\/)+[A-Za-z0-9_-][A-Za-z0-9_.-]*#[^#\t\n\f\r ]+$/
+
+/** Whether a text has the form of a reference to a secret, as the server decides it (pkg/secret/reference). */
+export function isReference(text: string): boolean {
+  const at = text.indexOf(':')
+  const rest = at < 0 ? '' : text.slice(at + 1)
+  switch (at < 0 ? text : text.slice(0, at)) {
+    case 'env':
+      return /^[A-Za-z_][A-Za-z0-9_]*$/.test(rest)
+    case 'file':
+      return rest.startsWith('/')
+    case 'k8s':
+      return kubernetesReference.test(rest)
+    case 'vault':
+      return vaultReference.test(rest)
+    default:
+      return false
+  }
 }
 
 /** What to fill in, where alternatives differ by the fields that they require. */

@@ -4,6 +4,7 @@ import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { AddSource, ApplicationNames, OneSource, ReplaceSource, ServicesOf, SetSource, SourceKinds, TrySource, type SourceFields, type SourceKindsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { useOffers } from '../form/offers'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
 import { sourceName } from '../logic/difference'
@@ -60,6 +61,7 @@ function Form({ kinds, source, replaces }: { kinds: SourceKindsData['artifactSou
   const navigate = useNavigate()
   const kindId = useId()
   const schema = (kinds.find((k) => k.ref === ref)?.schema ?? true) as Schema
+  const offers = useOffers(schema)
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const done = () => {
@@ -120,7 +122,7 @@ function Form({ kinds, source, replaces }: { kinds: SourceKindsData['artifactSou
           </select>
         </Field>
       )}
-      <SchemaForm context={{ root: schema, driver: ref, findings, agents: [] }} value={value} onChange={setConfig} />
+      <SchemaForm context={{ root: schema, driver: ref, findings, ...offers }} value={value} onChange={setConfig} />
       {look.data && !look.isPending && (
         <p role="status" className={look.data.problem ? 'banner bad' : 'banner good'}>
           <Icon name={look.data.problem ? 'failed' : 'completed'} />

@@ -2,10 +2,11 @@
 import { useId, useState } from 'react'
 import { Link, useNavigate } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { AgentNumbers, CreateEnvironment, Drivers, type DriversData, type Tier } from '../api/generated'
+import { CreateEnvironment, Drivers, type DriversData, type Tier } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { useOffers } from '../form/offers'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
-import { SchemaForm, type Agent } from '../form/SchemaForm'
+import { SchemaForm } from '../form/SchemaForm'
 import { announce } from '../parts/announce'
 import { Field, findingsUnder, FormError } from '../parts/form'
 import { Page, Waiting } from '../parts/page'
@@ -33,11 +34,6 @@ export function EnvironmentForm({ done }: { done: (name: string) => void }) {
   return drivers.data ? <Form drivers={drivers.data.drivers} done={done} /> : <Waiting query={drivers} what="drivers" />
 }
 
-/** The agents there are, for the picker. */
-export function useAgents(): Agent[] {
-  return useAsk(AgentNumbers, { first: 200 }).data?.agents.nodes ?? []
-}
-
 function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name: string) => void }) {
   const [name, setName] = useState('')
   const [description, setDescription] = useState('')
@@ -45,10 +41,10 @@ function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name:
   const [ref, setRef] = useState(drivers[0]?.ref ?? '')
   const [config, setConfig] = useState<Json>({})
   const [tried, setTried] = useState(false)
-  const agents = useAgents()
   const tierId = useId()
   const driverId = useId()
   const schema = (drivers.find((d) => d.ref === ref)?.environmentSchema ?? true) as Schema
+  const offers = useOffers(schema)
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const change = useChange(
@@ -97,7 +93,7 @@ function Form({ drivers, done }: { drivers: DriversData['drivers']; done: (name:
           ))}
         </select>
       </Field>
-      <SchemaForm context={{ root: schema, driver: ref, findings, agents }} value={value} onChange={setConfig} />
+      <SchemaForm context={{ root: schema, driver: ref, findings, ...offers }} value={value} onChange={setConfig} />
       <FormError error={change.error} shown={(path) => ['name', 'description', 'driverConfig'].includes(path[0] ?? '')} />
       <div className="actions">
         <button type="submit" className="primary" disabled={change.isPending}>

@@ -1,11 +1,12 @@
 // A new version of an application's pipeline, on a canvas, as a list, or as the document that both make. The server says what is
 // wrong while it is written, at the step that it is about; the driver's own form is reflected.
-import { useEffect, useId, useState, type FocusEvent } from 'react'
+import { useEffect, useId, useMemo, useState, type FocusEvent } from 'react'
 import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
 import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf, type Step, type StepType } from '../form/pipeline-steps'
+import { useOffers } from '../form/offers'
 import { prune, type Json, type Schema, withDefaults } from '../form/schema'
 import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
@@ -63,6 +64,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const [chosen, setChosen] = useState(steps[0]?.key ?? '')
   const [view, setView] = useState<'canvas' | 'list'>('canvas')
   const [text, setText] = useState<string | null>(null)
+  const offers = useOffers(useMemo(() => drivers.map((d) => d.applicationEnvironmentSchema), [drivers]))
   const schemaOf = (step: Step): { schema: Schema; driver: string } => {
     const driver = environments.find((e) => e.name === environmentOf(step))?.driverBindings[0]?.driverRef ?? ''
     return { schema: (drivers.find((d) => d.ref === driver)?.applicationEnvironmentSchema ?? true) as Schema, driver }
@@ -117,7 +119,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const palette = { environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
   const form = (index: number) => {
     const step = steps[index] as Step
-    return <StepForm key={step.key} step={step} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} onChange={(b) => edit(index, b)} />
+    return <StepForm key={step.key} step={step} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} offers={offers} onChange={(b) => edit(index, b)} />
   }
   const at = steps.findIndex((s) => s.key === chosen)
   return (

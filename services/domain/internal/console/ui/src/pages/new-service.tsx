@@ -4,6 +4,7 @@ import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { AddService, SourceKinds, type SourceKindsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { useOffers } from '../form/offers'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
 import { announce } from '../parts/announce'
@@ -36,6 +37,7 @@ function Form({ application, kinds }: { application: string; kinds: SourceKindsD
   const nameId = useId()
   const kindId = useId()
   const schema = (kinds.find((k) => k.ref === ref)?.schema ?? true) as Schema
+  const offers = useOffers(schema)
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const save = useChange(
@@ -77,7 +79,7 @@ function Form({ application, kinds }: { application: string; kinds: SourceKindsD
           ))}
         </select>
       </Field>
-      <SchemaForm context={{ root: schema, driver: ref, findings, agents: [] }} value={value} onChange={setConfig} />
+      <SchemaForm context={{ root: schema, driver: ref, findings, ...offers }} value={value} onChange={setConfig} />
       <Reason value={reason} onChange={setReason} />
       <FormError error={save.error} shown={shown} />
       <div className="actions">

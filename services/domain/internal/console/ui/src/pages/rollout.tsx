@@ -352,7 +352,9 @@ function Committed({ place }: { place: Rollout['environments'][number] }) {
   if (committed.length === 0) return null
   return (
     <details className="committed" onToggle={(e) => e.currentTarget.open && setSeen(true)}>
-      <summary>What was committed for {place.environment.name}</summary>
+      <summary>
+        What was {committed.some((c) => c.commitSha) ? 'committed' : 'submitted'} for {place.environment.name}
+      </summary>
       {seen && <CommittedParts committed={committed} place={place} />}
     </details>
   )
@@ -364,7 +366,7 @@ function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Ro
   const [shown, more] = useFirst(committed, 20, 'services')
   return (
     <>
-      <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: this rollout changed nothing." />
+      {committed.some((c) => c.commitSha) && <Diffs changes={committed.flatMap((c) => c.changes)} nothing="Everything was in the repository already: this rollout changed nothing." />}
       <dl className="config">
         {shown.map((c) => (
           <div key={c.service}>

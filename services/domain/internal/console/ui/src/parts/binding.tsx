@@ -3,11 +3,11 @@ import { useId, useState } from 'react'
 import { accepted, ask } from '../api/client'
 import { Drivers, UpdateEnvironment, type DriversData, type EnvironmentPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
+import { useOffers } from '../form/offers'
 import { isRecord, prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
 import { ability } from '../logic/ability'
 import { Text } from '../pages/new-application'
-import { useAgents } from '../pages/new-environment'
 import { ActButton } from './act'
 import { announce } from './announce'
 import { Dialog } from './dialog'
@@ -46,9 +46,9 @@ export function ChangeForm({ environment, drivers, onClose }: { environment: Env
   const [config, setConfig] = useState<Json>(isRecord(now?.driverConfig) ? now.driverConfig : {})
   const [reason, setReason] = useState('')
   const [tried, setTried] = useState(false)
-  const agents = useAgents()
   const driverId = useId()
   const schema = (drivers.find((d) => d.ref === ref)?.environmentSchema ?? true) as Schema
+  const offers = useOffers(schema)
   const value = prune(schema, schema, withDefaults(schema, schema, config)) as Json
   const local = validate(schema, schema, value)
   const change = useChange(
@@ -87,7 +87,7 @@ export function ChangeForm({ environment, drivers, onClose }: { environment: Env
           ))}
         </select>
       </Field>
-      <SchemaForm context={{ root: schema, driver: ref, findings, agents }} value={value} onChange={setConfig} />
+      <SchemaForm context={{ root: schema, driver: ref, findings, ...offers }} value={value} onChange={setConfig} />
       <Reason value={reason} onChange={setReason} />
       <FormError error={change.error} shown={(path) => path[0] === 'description' || path[0] === 'driverConfig'} />
     </Dialog>

@@ -1,6 +1,7 @@
 // The form of one step of a pipeline. Its findings are located below the step.
 import { useId, type ReactNode } from 'react'
 import { environmentOf, type Step } from '../form/pipeline-steps'
+import type { Offers } from '../form/offers'
 import { isRecord, type Finding, type Json, type Schema } from '../form/schema'
 import { SchemaForm } from '../form/SchemaForm'
 import { Field, Problem, sentence } from './form'
@@ -13,6 +14,8 @@ interface StepProps {
   /** What a deploy step's configuration is when it is sent. */
   config: Json
   findings: Finding[]
+  /** What the pickers of the driver's form offer. */
+  offers: Offers
   onChange: (body: Json) => void
 }
 
@@ -67,7 +70,7 @@ function messageAt(findings: Finding[], path: string[]): string | undefined {
   return found && sentence(found.message)
 }
 
-function Deploy({ step, environments, schema, driver, config, findings, onChange }: StepProps) {
+function Deploy({ step, environments, schema, driver, config, findings, offers, onChange }: StepProps) {
   const id = useId()
   const asksId = useId()
   const { body } = step
@@ -93,7 +96,7 @@ function Deploy({ step, environments, schema, driver, config, findings, onChange
         </fieldset>
       )}
       <Gates value={body.gates} findings={below('gates')} onChange={(gates) => onChange({ ...body, gates })} />
-      <SchemaForm context={{ root: schema, driver, findings: below('config').map((f) => ({ ...f, message: sentence(f.message) })), agents: [] }} value={config} onChange={(v) => onChange({ ...body, config: v })} />
+      <SchemaForm context={{ root: schema, driver, findings: below('config').map((f) => ({ ...f, message: sentence(f.message) })), ...offers }} value={config} onChange={(v) => onChange({ ...body, config: v })} />
     </>
   )
 }

@@ -1,0 +1,123 @@
+// Package redact takes out of texts and objects what looks like a secret: before they are recorded, shown or compared by people. It finds
+// the forms that secrets commonly have, not every secret.
+package redact
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Mark stands for what was taken out.
+const Mark = "[redacted]"
+
+// secretive is a name of a secret in a text, as in DB_PASSWORD_PROD. What has such a word in another, as secretName, only refers to one.
+const secretive = `(?i:password|passwd|passphrase|[a-z0-9]+[-_.]pwd|secret|token|` +
+	`(?:api|access|secret|private|signing|encryption|account)[-_.]?key|authorization|credential)(?i:s?)(?:[-_.][A-Za-z0-9_.-]*)?`
+
+// value ends at its quote if it has one, else at a blank; the part of a query at its &. What was redacted before stays as it is.
+const value = `\[redacted\]|\{\{[^{}\n]*\}\}|\\"(?:[^"\\\n]|\\[^"])*\\"|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?[^\s"'&]+`
+
+// whole are forms of which nothing is kept but their first and second group.
+var whole = regexp.MustCompile(strings.Join([]string{
+	`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)`,
+	`(\b[a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^/\s:@]*:[^/\s]+|[^/\s:@]{16,})(@)`,
+	`[\w.-]+:[^\s/@:]+(@(?:tcp|udp|unix)\()`,
+	`(\bhooks\.slack\.com/(?:services|workflows|triggers)/)[\w/-]+`,
+	`(\bdiscord(?:app)?\.com/api/webhooks/)[\w/-]+`,
+	`\b(?:gh[opsur]_[A-Za-z0-9]{10,}|github_pat_\w{20,}|glpat-[\w-]{10,}|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|sk_live_\w{10,})`,
+	`\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*`,
+}, "|"))
+
+// named is a value behind its name; schemed one behind its scheme, and flagged one behind the flag of a command. What has only the form
+// of a flag needs no = or : behind it.
+var (
+	named   = regexp.MustCompile(`(` + secretive + `(?:\\?["'])?[ \t]*[:=][ \t]*(?i:bearer |basic )?)(` + value + `)`)
+	flagged = regexp.MustCompile(`((?:^|[\s"'])--?(?:[A-Za-z0-9]+-)*(?i:password|passwd|passphrase|secret|token|` +
+		`(?:api|access|secret|private)-?key)[ \t]+)(` +
+		value + `)`)
+	user    = regexp.MustCompile(`((?:^|[\s"'])(?:-u|--user|--proxy-user)[ \t=]+)(["']?[^\s"':]+:[^\s"']+)`)
+	schemed = regexp.MustCompile(`(\b(?i:bearer)[ \t]+)([A-Za-z0-9._~+/=-]{8,})|(\b(?i:basic)[ \t]+)([A-Za-z0-9._~+/=-]{16,})`)
+)
+
+// refers is the whole of a value that only refers to one: a variable of a shell, or an expression of Argo.
+var refers = regexp.MustCompile(`^(?:\$[A-Z_][A-Z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|\$\([A-Za-z_][A-Za-z0-9_]*\)|\{\{[ \w.-]+\}\})$`)
+
+// pointing is a name that says where a secret is, not what it is.
+var pointing = regexp.MustCompile(`(?i)[-_.](?:file|path|name|ref|dir|url|uri|namespace)(?:\\?["'])?[ \t]*[:=][ \t]*$`)
+
+// Text takes out of a text what looks like a secret, and reports whether there was any.
+func Text(text string) (string, bool) {
+	found := whole.ReplaceAllStringFunc(text, func(match string) string {
+		groups := whole.FindStringSubmatch(match)
+		return groups[1] + groups[4] + groups[5] + Mark + groups[2] + groups[3]
+	})
+	found = blocks(found)
+	found = pairs(named, found)
+	found = pairs(flagged, found)
+	found = user.ReplaceAllString(found, "${1}"+Mark)
+	found = schemed.ReplaceAllString(found, "${1}${3}"+Mark)
+	return found, found != text
+}
+
+// pairs hides the second group of each match, within its quotes.
+func pairs(form *regexp.Regexp, text string) string {
+	return form.ReplaceAllStringFunc(text, func(match string) string {
+		groups := form.FindStringSubmatch(match)
+		name, value := groups[1], groups[2]
+		quote := ""
+		for _, q := range []string{`\"`, `"`, `'`} {
+			if strings.HasPrefix(value, q) {
+				quote = q
+				break
+			}
+		}
+		within := strings.TrimSuffix(strings.TrimPrefix(value, quote), quote)
+		if within == "" || refers.MatchString(strings.TrimRight(within, ",;)}]")) || refers.MatchString(within) || pointing.MatchString(name) {
+			return match
+		}
+		if len(value) > len(quote) && strings.HasSuffix(value, quote) {
+			return name + quote + Mark + quote
+		}
+		return name + quote + Mark
+	})
+}
+
+// The lines of YAML in which values are on further lines, or have names of their own.
+var (
+	block      = regexp.MustCompile(`^([ -]*)["']?[\w.-]*` + secretive + `["']?[ \t]*:[ \t]*[|>][-+0-9]*[ \t]*\r?$`)
+	members    = regexp.MustCompile(`^([ -]*)(stringData|data)[ \t]*:[ \t]*\r?$`)
+	isSecret   = regexp.MustCompile(`(?m)^[ -]*kind[ \t]*:[ \t]*["']?Secret\b`)
+	memberLine = regexp.MustCompile(`^([ \t]*[^\s:#][^:]*:[ \t]*)\S.*$`)
+)
+
+// blocks hides the lines of YAML below a name of a secret, and the values of a Secret of Kubernetes.
+func blocks(text string) string {
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	secret := isSecret.MatchString(text)
+	lines := strings.Split(text, "\n")
+	within, depth := "", -1
+	for i, line := range lines {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if strings.TrimSpace(line) != "" && indent <= depth {
+			within, depth = "", -1
+		}
+		switch {
+		case strings.TrimSpace(line) == "":
+		case within == "block":
+			lines[i] = line[:indent] + Mark
+		case within == "members" && memberLine.MatchString(line):
+			lines[i] = memberLine.ReplaceAllString(line, "${1}"+Mark)
+		case within == "members":
+			lines[i] = line[:indent] + Mark
+		default:
+			if found := block.FindStringSubmatch(line); found != nil {
+				within, depth = "block", len(found[1])
+			} else if found := members.FindStringSubmatch(line); found != nil && (found[2] == "stringData" || secret) {
+				within, depth = "members", len(found[1])
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
