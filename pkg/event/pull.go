@@ -73,4 +73,15 @@ type PullRequestRead struct {
 	More  bool     `json:"more,omitempty"`
 	// Resources are the Kubernetes objects that it adds, changes or removes, one a line; absent where that is not known.
 	Resources []string `json:"resources,omitempty" jsonschema:"maxItems=200"`
+	// Diffs are what differs in the first of them; absent where that is not shown, as of a pull request from a fork.
+	Diffs []ResourceDiff `json:"diffs,omitempty" jsonschema:"maxItems=100"`
+}
+
+// ResourceDiff is what differs in a Kubernetes object. Of secrets it has no values.
+type ResourceDiff struct {
+	// Object is one of the resources of the event, such as changed Deployment shop/api.
+	Object string `json:"object" jsonschema:"minLength=1,maxLength=1000"`
+	// Diff are hunks in the unified form; empty if nothing fits. Truncated means that the rest was left out.
+	Diff      string `json:"diff,omitempty" jsonschema:"maxLength=40960"`
+	Truncated bool   `json:"truncated,omitempty"`
 }

@@ -24,7 +24,16 @@ func TestDeadlines(t *testing.T) { // R4-25
 	if d := def.Steps[0].Deadline; d == nil || d.After != 600 || d.OnExpiry != "abort" {
 		t.Errorf("found %+v", d)
 	}
+	if def, err = flow.Parse([]byte(`{"work_deadline":0,"steps":[{"type":"deploy","environment":"staging","config":{"deadline":60},"gates":[{"weight":50}],
+		"before":[{"name":"a","template":"x","retries":1}],"after":[{"name":"b","template":"x","deadline":10}]}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if given := def.Given(0).Seconds(); def.WorkDeadline == nil || *def.WorkDeadline != 0 || given != 2*3600+10+2*60 {
+		t.Errorf("found %v, and %v s that the pipeline gives; want 7330", def.WorkDeadline, given)
+	}
 	for wrong, at := range map[string]string{
+		`"work_deadline":-1,`:                            "/work_deadline",
+		`"work_deadline":2592001,`:                       "/work_deadline",
 		`"deadline":{"after":0},`:                        "/deadline/after",
 		`"deadline":{"on_expiry":"fail"},`:               "/deadline",
 		`"deadline":{"after":1,"on_expiry":"cancel"},`:   "/deadline/on_expiry",

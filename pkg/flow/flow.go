@@ -43,6 +43,9 @@ type Definition struct {
 	// Deadline is how long a rollout may take, and RollbackDeadline a rollback; without it that is Deadline, too (D59).
 	Deadline         *Deadline `json:"deadline,omitempty"`
 	RollbackDeadline *Deadline `json:"rollback_deadline,omitempty"`
+	// WorkDeadline is how long a rollout may be at work in an environment that has no deadline, in seconds: 0 for any time, and nil for
+	// DefaultWork where the pipeline has no other deadline (R4-25).
+	WorkDeadline *int `json:"work_deadline,omitempty"`
 	// CommitMatcher and AlwaysUsePipeline say which rollouts stop at the weights (D59).
 	CommitMatcher     CommitMatcher `json:"commitMatcher,omitzero"`
 	AlwaysUsePipeline bool          `json:"alwaysUsePipeline,omitempty"`

@@ -71,7 +71,7 @@ func TestBadDefinitionsAreRefused(t *testing.T) {
 			"a key with two kinds", `{"checks":{"active":[{"key":"soak","kind":"timer","duration":60}]},"steps":[{"type":"deploy","environment":"staging","config":{},"checks":{"active":[{"key":"soak"}]}}]}`,
 			`/steps/0/checks/active/0/key: found "soak", which another check has with a different kind; expected one kind for each key`,
 		},
-		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected one of steps, checks, inputs, deadline, commitMatcher, compareManifests, alwaysUsePipeline, rollback_deadline`},
+		{"unknown field", `{"steps":[` + staging + `],"stages":[]}`, `/stages: found a field that does not exist; expected one of steps, checks, inputs, deadline, commitMatcher, work_deadline, compareManifests, alwaysUsePipeline and 1 more`},
 		{
 			"unknown type", steps(`{"type":"teleport","to":"mars"}`),
 			`/steps/0/type: found "teleport"; expected one of "deploy", "pause", "approval", "analysis", "job"`,

@@ -1,8 +1,10 @@
 package provenance
 
 import (
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -42,3 +44,30 @@ func ClaimIn(texts map[string]string) Claim { return NewClaim(texts[SourceKey], 
 
 // None reports whether nothing is claimed.
 func (c Claim) None() bool { return c == Claim{} }
+
+const (
+	// MaxLabels is how many labels of an image are kept, and maxLabel how long a key or a value is, in bytes.
+	MaxLabels = 50
+	maxLabel  = 256
+)
+
+// Labels are what an image says of itself by annotations and labels, of several places the first that has a key. What is longer than is
+// kept is left out; empty, and not nil, for none. As a claim they are for people and for filters: they satisfy nothing that requires a verified fact.
+func Labels(places ...map[string]string) map[string]string {
+	found := map[string]string{}
+	for _, place := range places {
+		for key, value := range place {
+			if _, known := found[key]; !known && isLabel(key) && key != "" && isLabel(value) {
+				found[key] = value
+			}
+		}
+	}
+	kept := map[string]string{}
+	for _, key := range first(slices.Sorted(maps.Keys(found)), MaxLabels) {
+		kept[key] = found[key]
+	}
+	return kept
+}
+
+// isLabel reports whether a key or a value of a label is kept as it is.
+func isLabel(text string) bool { return len(text) <= maxLabel && Cut(text) == text }

@@ -45,6 +45,8 @@ type Report struct {
 	// Claimed is what the image itself says of its source. Nobody has verified it: nothing is decided by it. It is nil until the image was
 	// read, and empty if it claims nothing.
 	Claimed *Claim `json:"claimed,omitempty"`
+	// Labels are the annotations and labels of the image: nil until they were read, and empty for none. Nobody has verified them either.
+	Labels map[string]string `json:"labels,omitzero"`
 	// Evidence is everything that is attached to the image, also what was refused.
 	Evidence []Evidence `json:"evidence,omitempty"`
 	// Truncated means that more is attached to the image than was read.
@@ -130,6 +132,9 @@ func (r *Report) Bound() {
 	if r.Claimed != nil {
 		bounded := NewClaim(r.Claimed.Source, r.Claimed.Revision)
 		r.Claimed = &bounded
+	}
+	if r.Labels != nil {
+		r.Labels = Labels(r.Labels)
 	}
 	if c := r.Contents; c != nil {
 		for i, one := range c.Components {

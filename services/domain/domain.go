@@ -434,7 +434,7 @@ func assemble(
 	s.intake = intake.New(intake.Deps{Store: s.store.ForIntake(), Matcher: sources, Clock: now})
 	decide := &policy.Engine{}
 	s.policies = policy.New(s.store.ForPolicy(), decide, now, s.wakeChores).With(installation).WithDrivers(s.driverRefs)
-	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, s.wakeChores)
+	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, func() { s.wakeChores(); s.wakeTriggers() })
 	s.rollouts = rollout.New(rollout.Deps{
 		Policies: decide, Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
 		Stuck: stuck(log),

@@ -53,6 +53,7 @@ type pullInputs struct {
 		Marker    string
 		Body      string
 		OnlyKnown bool `json:"only_known"`
+		Known     string
 	}
 	Status *struct {
 		RepoURL                          string `json:"repo_url"`
@@ -311,6 +312,90 @@ func TestACommentHasNoMarkupOfOthers(t *testing.T) {
 	r.work()
 	if got := r.at.comments[3]; len(got) > 56_000 || !strings.Contains(got, "changed: 1980 more") || !strings.Contains(got, "It changes more files than were read") {
 		t.Errorf("found %d bytes: %.3000s", len(got), got)
+	}
+}
+
+// R4-27, D60: the comment has what differs in objects, folded and as text; what does not fit is counted.
+func TestACommentShowsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	r.at.reads.Diffs = []event.ResourceDiff{
+		{Object: "changed Deployment shop/api", Diff: "@@ -1 +1 @@\n-replicas: 1\n+replicas: 2\n+evil: ```\n", Truncated: true},
+		{Object: "changed Service shop/api"},
+	}
+	r.pushes(3, "")
+	r.work()
+	want := "\n<details><summary>What differs</summary>\n\n```diff\n# changed Deployment shop/api\n@@ -1 +1 @@\n-replicas: 1\n+replicas: 2\n+evil: '''\n" +
+		"# the rest is left out\n```\n\n</details>\n"
+	if got := r.at.comments[3]; !strings.HasSuffix(got, want) {
+		t.Errorf("found %s; want %s", got, want)
+	}
+	r.at.reads.Diffs = nil
+	for i := range 60 {
+		r.at.reads.Diffs = append(r.at.reads.Diffs, event.ResourceDiff{Object: fmt.Sprint("changed Pod x", i), Diff: "@@ -1 +1 @@\n+" + strings.Repeat("x", 2000) + "\n/merge\n"})
+	}
+	r.now.Advance(time.Minute)
+	r.pushes(3, "")
+	r.work()
+	got := r.at.comments[3]
+	if len(got) > 56_000 || !strings.Contains(got, "\nWhat differs in 20 more objects is not shown.\n") || strings.Contains(got, "\n/merge") {
+		t.Errorf("found %d bytes: %.3000s", len(got), got)
+	}
+}
+
+// R4-27: the address of the comment is kept, and named with the next run, so that it is the one also after the account of the credential has
+// changed. One that the forge does not let that account change is not written again and again, and people learn what to do.
+func TestTheCommentIsFoundByItsAddress(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	const link = "https://git.test/shop/config/pulls/3#1"
+	r.pushes(3, "")
+	r.work()
+	r.at.answer = func(in pullInputs) map[string]any {
+		if in.Comment == nil {
+			return map[string]any{"outcome": "read"}
+		}
+		return map[string]any{"outcome": "sent", "link": link, "held": "another account has written the comment"}
+	}
+	r.now.Advance(time.Minute)
+	r.pushes(3, "")
+	r.work()
+	r.want([]any{r.at.inputs[r.at.order[1]].Comment.Known, r.at.inputs[r.at.order[3]].Comment.Known}, []any{"", link})
+	p := r.pulls()[0]
+	r.want([]any{p.State, p.Link, p.Outcome}, []any{
+		forge.Sent, link, "its comment is not up to date: another account has written the comment. Delete it at " + link +
+			", and a new one is written with the next push or comment",
+	})
+	runs := len(r.at.order)
+	r.now.Advance(24 * time.Hour)
+	r.work()
+	r.want(len(r.at.order), runs)
+}
+
+// R4-27: where the comment is, is known for a year: the account of the credential may change while a pull request is open. What has no
+// comment is forgotten after 30 days.
+func TestTheAddressOfACommentIsKeptForAYear(t *testing.T) {
+	t.Parallel()
+	r := reviewing(t)
+	left := func(link string, days int) int {
+		t.Helper()
+		r.pushes(3, "")
+		r.work()
+		_, err := r.pool.Exec(t.Context(), `UPDATE cd_forge_pulls SET state = 'sent', link = $1, sent_at = $2`, link, r.now.Now().AddDate(0, 0, -days))
+		r.ok(err)
+		r.pushes(4, "") // whatever is settled next forgets
+		r.work()
+		return r.countOf(`SELECT count(*) FROM cd_forge_pulls WHERE number = 3`)
+	}
+	const link = "https://git.test/shop/config/pulls/3#1"
+	for _, one := range []struct {
+		link string
+		days int
+		want int
+	}{{"", 31, 0}, {link, 31, 1}, {link, 364, 1}, {link, 366, 0}} {
+		if got := left(one.link, one.days); got != one.want {
+			t.Errorf("with the address %q after %d days: found %d; want %d", one.link, one.days, got, one.want)
+		}
 	}
 }
 

@@ -137,6 +137,9 @@ func (s *service) chores() []chore {
 			}, worked, err
 		},
 		func(ctx context.Context) (string, []slog.Attr, bool, error) {
+			if _, err := s.rollouts.NoticeAbsence(ctx); err != nil {
+				return "", nil, false, err
+			}
 			d, worked, err := s.rollouts.PassDue(ctx)
 			return "deadline due", []slog.Attr{slog.Int64(telemetry.KeyRollout, d.RolloutID), slog.String("outcome", d.Outcome)}, worked, err
 		},

@@ -47,15 +47,17 @@ func TestAnImageClaimsItsSource(t *testing.T) {
 	for name, tt := range map[string]struct {
 		image any
 		want  provenance.Claim
+		// labelled is what the label of the source is then; empty for none.
+		labelled string
 	}{
-		"labels":                             {labelled(texts(address, commit)), whole},
-		"annotations":                        {annotated(nil, texts(address, commit)), whole},
-		"annotations before labels":          {annotated(texts("https://git.example.com/base", other), texts(address, commit)), whole},
-		"nothing of two places":              {annotated(texts(address, other), texts("", commit)), provenance.Claim{Revision: commit}},
-		"labels of an image of an index":     {index(nil, labelled(texts(address, commit))), whole},
-		"annotations of an index come first": {index(texts(address, commit), annotated(nil, texts(address, other))), whole},
-		"nothing":                            {labelled(nil), provenance.Claim{}},
-		"what is no address and no commit":   {labelled(texts("javascript:alert(1)", "v1.2.3")), provenance.Claim{}},
+		"labels":                             {labelled(texts(address, commit)), whole, address},
+		"annotations":                        {annotated(nil, texts(address, commit)), whole, address},
+		"annotations before labels":          {annotated(texts("https://git.example.com/base", other), texts(address, commit)), whole, address},
+		"nothing of two places":              {annotated(texts(address, other), texts("", commit)), provenance.Claim{Revision: commit}, ""},
+		"labels of an image of an index":     {index(nil, labelled(texts(address, commit))), whole, address},
+		"annotations of an index come first": {index(texts(address, commit), annotated(nil, texts(address, other))), whole, address},
+		"nothing":                            {labelled(nil), provenance.Claim{}, ""},
+		"what is no address and no commit":   {labelled(texts("javascript:alert(1)", "v1.2.3")), provenance.Claim{}, "javascript:alert(1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,12 +86,72 @@ func TestAnImageClaimsItsSource(t *testing.T) {
 			if r.Claimed == nil || *r.Claimed != tt.want {
 				t.Errorf("claimed %+v, want %+v", r.Claimed, tt.want)
 			}
+			if r.Labels == nil {
+				t.Error("found labels that were not read; want them read")
+			}
+			if got := r.Labels[provenance.SourceKey]; got != tt.labelled {
+				t.Errorf("found the label %q; want %q", got, tt.labelled)
+			}
 			if len(r.Sources)+len(r.Builders)+len(r.SignedBy)+len(r.Evidence) != 0 {
 				t.Errorf("a claim became a fact: %+v", r)
 			}
 			r, _, err = p.Prove(t.Context(), 1, image.Context().Name(), image.DigestStr(), false)
 			if err != nil || r.Claimed != nil {
 				t.Errorf("without a request for it: %+v, %v", r.Claimed, err)
+			}
+		})
+	}
+}
+
+// D52: a claim of an index is kept where the image below it cannot be read: one that does not exist has no labels, and those of one that is
+// not served now are not known. So are those of an image whose configuration is not served, while its annotations are.
+func TestAClaimIsKeptWhereLabelsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	claim := provenance.Claim{Source: "https://git.example.com/shop/api", Revision: strings.Repeat("a", 40)}
+	annotations := map[string]string{provenance.SourceKey: claim.Source, provenance.RevisionKey: claim.Revision}
+	image, err := random.Image(100, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image = mutate.Annotations(mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON), annotations).(v1.Image)
+	index := mutate.Annotations(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}}), annotations).(v1.ImageIndex)
+	whole, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	below, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		of, refused v1.Hash
+		status      int
+		read        bool
+	}{
+		"an image that does not exist":       {whole, below, 404, true},
+		"an image that is not served now":    {whole, below, 403, false},
+		"a configuration that is not served": {below, config, 403, false},
+		"a configuration that is gone":       {below, config, 404, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registry := newImages(t, true)
+			reference, err := ociname.NewTag(registry.host + "/shop/api:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := remote.WriteIndex(reference, index); err != nil {
+				t.Fatal(err)
+			}
+			registry.refuses.Store(&refusal{tt.refused.String(), tt.status})
+			r := proved(t, prover(t, SignerConfig{Name: "release", PublicKey: newSigning(t).publicFile(t)}), reference.Context().Digest(tt.of.String()))
+			if r.Claimed == nil || *r.Claimed != claim || (r.Labels != nil) != tt.read {
+				t.Errorf("found %+v with the labels %v; want the claim, and labels that were read: %v", r.Claimed, r.Labels, tt.read)
 			}
 		})
 	}

@@ -175,6 +175,14 @@ func (s signing) annotations(t *testing.T, signature []byte) map[string]string {
 type images struct {
 	host     string
 	requests atomic.Int64
+	// refuses has requests whose path ends with it answered with a status.
+	refuses atomic.Pointer[refusal]
+}
+
+// refusal is the end of a path, and how requests for it are answered.
+type refusal struct {
+	path   string
+	status int
 }
 
 func newImages(t *testing.T, referrers bool) *images {
@@ -185,6 +193,10 @@ func newImages(t *testing.T, referrers bool) *images {
 	)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.requests.Add(1)
+		if refused := i.refuses.Load(); refused != nil && strings.HasSuffix(r.URL.Path, refused.path) {
+			w.WriteHeader(refused.status)
+			return
+		}
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)

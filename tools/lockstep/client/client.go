@@ -79,11 +79,21 @@ func (c *Client) do(ctx context.Context, query string, variables map[string]any,
 	if err == nil || !strings.Contains(err.Error(), unknownField) {
 		return err
 	}
-	// A document that does not fit the schema is refused before any of it is executed, so it is safe to send another.
-	if older := forOlder(query); older != query {
-		return c.ask(ctx, older, variables, data)
+	// A document that does not fit the schema is refused before any of it is executed, so it is safe to send others.
+	for _, older := range []string{forBefore(query), forOlder(query)} {
+		if older == query {
+			continue
+		}
+		if err = c.ask(ctx, older, variables, data); err == nil || !strings.Contains(err.Error(), unknownField) {
+			return err
+		}
 	}
 	return err
+}
+
+// forBefore rewrites a query for a domain service that lacks only the latest fields.
+func forBefore(query string) string {
+	return strings.NewReplacer(plannedNewer, "", workNewer+" ", " ").Replace(query)
 }
 
 // IsUnknownField reports whether an error means that the server's schema lacks a field: the server is of an older release.
@@ -96,7 +106,7 @@ const unknownField = "Cannot query field"
 // server. A rollout's status was its state then.
 func forOlder(query string) string {
 	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", detailsNewer, "", namesNewer, "", causesNewer, "", gateNewer, "", linkNewer, "",
-		waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "", senderNewer, "", githubAppNewer, "", registryNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
+		waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "", senderNewer, "", githubAppNewer, "", registryNewer, "", plannedNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
 }
 
 // ask sends one request.

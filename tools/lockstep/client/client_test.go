@@ -166,3 +166,36 @@ func TestCredentialsOfAnOlderServer(t *testing.T) {
 		t.Errorf("found %v, %v; want one credential", found, err)
 	}
 }
+
+// R4-25: a server that lacks only the latest fields is asked for all others; one that is older still is asked without the newer ones.
+func TestARolloutOfAnOlderServer(t *testing.T) {
+	t.Parallel()
+	for name, lacks := range map[string][]string{"latest": {"atWork"}, "newer": {"atWork", "deadlines"}} {
+		var asked []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			asked = append(asked, string(body))
+			for _, field := range lacks {
+				if strings.Contains(string(body), field) {
+					_, _ = io.WriteString(w, `{"errors":[{"message":"Cannot query field \"`+field+`\" on type \"Any\"."}]}`)
+					return
+				}
+			}
+			_, _ = io.WriteString(w, `{"data":{"rollout":{"id":"rollout_7"}, "planPreview":{"applications":[{"environments":[{}]}]}}}`)
+		}))
+		t.Cleanup(server.Close)
+		c := client.New(client.Config{Endpoint: server.URL, Token: "secret"})
+		if found, err := c.Rollout(t.Context(), "rollout_7"); err != nil || found.ID != "rollout_7" {
+			t.Errorf("%s: found %v, %v; want the rollout", name, found, err)
+		}
+		if last := asked[len(asked)-1]; strings.Contains(last, "deadlines {") != (name == "latest") {
+			t.Errorf("%s: asked for %s", name, last)
+		}
+		if found, err := c.PlanPreview(t.Context(), client.Change{Repository: "git.test/a"}); err != nil || len(found.Applications) != 1 {
+			t.Errorf("%s: found %v, %v; want the plan", name, found, err)
+		}
+		if last := asked[len(asked)-1]; !strings.Contains(last, "approvers } }") || strings.Contains(last, "atWork") {
+			t.Errorf("%s: asked for %s", name, last)
+		}
+	}
+}

@@ -65,6 +65,8 @@ type RolloutDeadline struct {
 	// Action is FAIL, ABORT or CANCEL.
 	Action        string `json:"action"`
 	CountsWaiting bool   `json:"countsWaiting"`
+	// AtWork is whether only time counts in which the rollout is at work: it is the default of pipelines without deadlines.
+	AtWork bool `json:"atWork"`
 	// State is PENDING, RUNNING, WAITING, MET, PASSED or WITHDRAWN.
 	State string `json:"state"`
 	// DueAt is nil unless it runs, and RemainingSeconds unless it runs or stands still.

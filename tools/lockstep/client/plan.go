@@ -47,6 +47,17 @@ type PlannedTrigger struct {
 type PlannedEnvironment struct {
 	Environment Reference  `json:"environment"`
 	Needs       []PlanNeed `json:"needs"`
+	// Deadline is how long the rollout may take there; nil for any time.
+	Deadline *PlannedDeadline `json:"deadline,omitempty"`
+}
+
+// PlannedDeadline is how long a rollout may take in an environment.
+type PlannedDeadline struct {
+	Seconds int `json:"seconds"`
+	// Action is FAIL or ABORT.
+	Action string `json:"action"`
+	// AtWork is whether only time counts in which the rollout is at work there: it is the default of pipelines without deadlines.
+	AtWork bool `json:"atWork"`
 }
 
 // PlanNeed is a condition that a rollout would have to meet.
@@ -70,7 +81,7 @@ func (c *Client) PlanPreview(ctx context.Context, n Change) (Plan, error) {
 	var data struct{ PlanPreview Plan }
 	err := c.do(ctx, `query($input: PlanPreviewInput!) { planPreview(input: $input) { more applications {
 		application { id name } files fileCount trigger { name kind } begins strategy strategyReason refused
-		environments { environment { id name } needs { kind subject detail requirements { group quorum } approvers } } } } }`,
+		environments { environment { id name } needs { kind subject detail requirements { group quorum } approvers }`+plannedNewer+` } } } }`,
 		map[string]any{"input": map[string]any{
 			"repository": n.Repository, "branch": n.Branch, "paths": append([]string{}, n.Paths...), "sha": n.SHA, "message": n.Message,
 		}}, &data)

@@ -81,7 +81,10 @@ const (
 	detailsNewer = ` labels owner links { title url }`
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
-		`deadlines { kind environment { id name } seconds action countsWaiting state dueAt remainingSeconds } strategy strategyReason inputs `
+		`deadlines { kind environment { id name } seconds action countsWaiting` + workNewer + ` state dueAt remainingSeconds } strategy strategyReason inputs `
+	// workNewer and plannedNewer are the latest, which a server may lack that has all of the others.
+	workNewer    = ` atWork`
+	plannedNewer = ` deadline { seconds action` + workNewer + ` }`
 	// causesNewer is asked for of one rollout only: it is much to look for.
 	causesNewer = ` causes { ` + transitionFields + ` }`
 	gateNewer   = ` requirements { group quorum given }`

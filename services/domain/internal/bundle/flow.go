@@ -87,6 +87,10 @@ func check(def flow.Definition, known core.KnownToFlow) error {
 // understand keeps what the domain has to know of a pipeline; the deploy program walks the definition itself.
 func understand(def flow.Definition) core.Flow {
 	f := core.Flow{Runbook: def.Runbook(), Deadline: deadline(def.Deadline), RollbackDeadline: deadline(def.RollbackDeadline)}
+	f.Work, f.WorkGiven = flow.DefaultWork, def.WorkDeadline != nil
+	if f.WorkGiven {
+		f.Work = time.Duration(*def.WorkDeadline) * time.Second
+	}
 	asking := 0 // how many approval steps come before the next environment
 	for i, s := range def.Steps {
 		one := core.FlowStep{Asks: s.Type == flow.Approve}
@@ -117,7 +121,7 @@ func understand(def flow.Definition) core.Flow {
 			step.Config, step.Namespaces = json.RawMessage(`{}`), []string{s.Job.Namespace}
 		}
 		step.Jobs = jobsIn(def, i, f.Runbook)
-		step.Deadline, step.Follows = deadline(s.Deadline), s.Follows
+		step.Deadline, step.Follows, step.Given = deadline(s.Deadline), s.Follows, def.Given(i)
 		step.CheckSet = core.CheckSet{
 			Active: checks(def.Checks.Active, s.Checks.Active), Proposed: checks(def.Checks.Proposed, s.Checks.Proposed),
 		}

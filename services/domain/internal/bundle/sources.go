@@ -69,6 +69,21 @@ func (Repositories) Filter(ref string, config json.RawMessage, branch string) (s
 	return "", nil
 }
 
+// SourceName implements trigger.Repositories.
+func (Repositories) SourceName(ref string, config json.RawMessage) string {
+	s, found := source.Parse(ref, config)
+	if found != nil {
+		return ""
+	}
+	switch s := s.(type) {
+	case *source.Repository:
+		return source.RepositoryName(s.URL)
+	case *source.Image:
+		return s.Repository
+	}
+	return ""
+}
+
 // Ranges is trigger.Ranges over pkg/source.
 type Ranges struct{}
 

@@ -3,6 +3,8 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -37,6 +39,10 @@ type Flow struct {
 	Steps []FlowStep
 	// Deadline is that of a whole rollout, and Rollback that of a rollback; nil for none.
 	Deadline, RollbackDeadline *DeadlineRule
+	// Work is how long a rollout may be at work in an environment without a deadline; 0 for any time. WorkGiven reports whether the
+	// pipeline says so.
+	Work      time.Duration
+	WorkGiven bool
 	// Rules decide which rollouts stop at the weights.
 	Rules planner.Rules
 	// Runbook reports whether it deploys nothing: its jobs enter their environments themselves.
@@ -71,6 +77,8 @@ type DeployStep struct {
 	Follows []string
 	// Deadline is how long the rollout may stay in the environment; nil for any time.
 	Deadline *DeadlineRule
+	// Given is how long the pipeline itself lets the driver and jobs work there, beyond their defaults.
+	Given time.Duration
 	// Config is the driver's; opaque.
 	Config json.RawMessage
 	// Jobs are those that run in the environment beside what the step deploys; nil in a runbook.
@@ -143,7 +151,12 @@ type DeadlineRule struct {
 	Action DeadlineAction
 	// CountsWaiting reports whether time counts during which the rollout waits for people.
 	CountsWaiting bool
+	// AtWork reports whether only time counts in which the rollout is at work in the environment: it is the default of R4-25.
+	AtWork bool
 }
+
+// MaxDeadline is the longest.
+const MaxDeadline = 30 * 24 * time.Hour
 
 // DeadlineKind is what a deadline is about.
 type DeadlineKind string
@@ -176,13 +189,18 @@ type Deadline struct {
 	// By asked for what happens then; of type system where the pipeline does. Reason is why.
 	By     Principal
 	Reason string
+	// Away is for how long of that nobody looked at deadlines, as the service was stopped; it is known of those that are at work.
+	Away time.Duration
 	// StartedAt is since when it runs; nil before. Due is when it is looked at; nil for not as things are.
 	StartedAt, Due *time.Time
 	Outcome        string
 }
 
 // Left is how much time is left at an instant, and whether it stands still because the rollout waits for people.
-func (d Deadline) Left(rows []Transition, rules map[string]PinnedGate, at time.Time) (left time.Duration, still bool) {
+// Weights are those of the environment: at a weight a rollout is held until it has soaked, and longer only for a passage.
+func (d Deadline) Left(
+	rows []Transition, rules map[string]PinnedGate, weights []Weight, at time.Time,
+) (left time.Duration, still bool) {
 	if d.StartedAt == nil {
 		return d.After, true
 	}
@@ -190,8 +208,62 @@ func (d Deadline) Left(rows []Transition, rules map[string]PinnedGate, at time.T
 	if d.CountsWaiting || d.Kind == DeadlineOfAbort {
 		return left, false
 	}
+	if d.AtWork {
+		waited, still := d.heldAtWork(rows, weights, at)
+		return left + waited + d.Away, still
+	}
 	waited, still := Waited(rows, rules, *d.StartedAt, at)
 	return left + waited, still
+}
+
+// heldAtWork is how long the rollout was not at work in the environment until an instant, and whether it is not at that instant.
+func (d Deadline) heldAtWork(rows []Transition, weights []Weight, at time.Time) (waited time.Duration, still bool) {
+	return held(rows, func(h Hold) (bool, time.Time) { return h.holdsIn(d.Environment, weights) }, *d.StartedAt, at)
+}
+
+// Soaks is when the deadline is to be looked at that stands still because the rollout soaks at a weight: nothing else happens at the end of
+// the time; nil if it stands still for something else.
+func (d Deadline) Soaks(rows []Transition, weights []Weight, at time.Time) *time.Time {
+	if !d.AtWork || d.StartedAt == nil {
+		return nil
+	}
+	h := HoldOf(rows, nil)
+	if _, until := h.holdsIn(d.Environment, weights); until.After(at) {
+		return &until
+	}
+	return nil
+}
+
+// holdsIn reports whether the rollout waits at a weight in an environment, or for a passage there, and until when; zero for any time. Where
+// others wait, it does not.
+func (h Hold) holdsIn(environment string, weights []Weight) (holds bool, until time.Time) {
+	inside := func(gate string) bool { return strings.HasPrefix(gate, environment+"/") }
+	if slices.ContainsFunc(h.Asking, inside) {
+		return true, time.Time{}
+	}
+	for gate := range h.At {
+		if !inside(gate) {
+			continue
+		}
+		end := h.Since[gate]
+		for _, w := range weights {
+			if gate == fmt.Sprintf("%s/%d", environment, w.Weight) {
+				end = end.Add(time.Duration(w.SoakSeconds) * time.Second)
+			}
+		}
+		if holds = true; end.After(until) {
+			until = end
+		}
+	}
+	return holds, until
+}
+
+// Words is the time, and which time counts where that has to be shown.
+func (r DeadlineRule) Words() string {
+	if r.AtWork {
+		return r.After.String() + " at work"
+	}
+	return r.After.String()
 }
 
 // What is what the deadline is of, for people.
@@ -209,30 +281,43 @@ func (d Deadline) What() string {
 // Waited is how long a rollout waited for people between two instants, and whether it still does: for an approval, while it is paused or
 // aborted, and while a freeze, a pin, a veto or a policy stops it. Rows are those about gates and holds, oldest first.
 func Waited(rows []Transition, rules map[string]PinnedGate, from, to time.Time) (waited time.Duration, still bool) {
-	h, since := HoldOf(nil, nil), time.Time{}
+	return held(rows, func(h Hold) (bool, time.Time) { return h.waitsForPeople(rules), time.Time{} }, from, to)
+}
+
+// held is how long something held a rollout between two instants, and whether it still does. What holds says until when it does without
+// another row; zero for any time. A pause and an abort always hold.
+func held(rows []Transition, holds func(Hold) (bool, time.Time), from, to time.Time) (waited time.Duration, still bool) {
+	h, since, until := HoldOf(nil, nil), from, time.Time{}
 	paused := false
+	add := func(at time.Time) {
+		if end := earlier(at, until); still {
+			waited += between(since, end, from)
+		}
+	}
 	for _, r := range rows {
 		h.Read(r)
-		at := r.CreatedAt
-		if at.After(to) { // by the clock of another replica
-			at = to
-		}
+		at := earlier(r.CreatedAt, to) // it may be by the clock of another replica
 		switch r.Verb {
 		case VerbPause, VerbResume:
 			paused = RolloutState(r.To) == RolloutPaused
 		default: // no other row pauses
 		}
-		switch waits := paused || h.Aborted || h.waitsForPeople(rules); {
-		case waits && !still:
-			still, since = true, at
-		case !waits && still:
-			still, waited = false, waited+between(since, at, from)
+		add(at)
+		still, until = holds(h)
+		if since = at; paused || h.Aborted {
+			still, until = true, time.Time{}
 		}
 	}
-	if still {
-		waited += between(since, to, from)
+	add(to)
+	return waited, still && (until.IsZero() || until.After(to))
+}
+
+// earlier is the first of two instants; the first one if there is no second.
+func earlier(a, b time.Time) time.Time {
+	if !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return waited, still
+	return a
 }
 
 // between is the time from one instant to another that is not before a third.

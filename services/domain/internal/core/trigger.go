@@ -87,6 +87,8 @@ type TriggerSignal struct {
 	Reason string
 	// VersionSetID and RolloutID are what the decision is about; 0 for none.
 	VersionSetID, RolloutID int64
+	// LacksFacts reports whether the set was declined because of labels or facts of an image.
+	LacksFacts bool
 	// Edit is the edit of files that is made before the decision; nil for none.
 	Edit *TriggerEdit
 	// Sender is who has sent the event; zero for what nobody sent, and for events of before it was kept.

@@ -199,6 +199,7 @@ func (t *tx) AddDeadline(ctx context.Context, d core.Deadline) error {
 	err := t.q.InsertDeadline(ctx, query.InsertDeadlineParams{
 		OrganizationID: t.organization, RolloutID: d.RolloutID, Kind: string(d.Kind), EnvironmentID: orNull(d.EnvironmentID),
 		GateID: d.Environment, Seconds: int32(d.After / time.Second), Action: string(d.Action), CountsWaiting: d.CountsWaiting,
+		AtWork:        d.AtWork,
 		PrincipalType: string(d.By.Type), PrincipalID: orNull(d.By.ID), Reason: d.Reason, StartedAt: d.StartedAt, DueAt: d.Due,
 	})
 	return pg.Classify(err, "add deadline of rollout %d", d.RolloutID)
@@ -213,7 +214,9 @@ func (r reader) Deadlines(ctx context.Context, organization int64, rollouts []in
 				Environment: row.GateID, By: core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
 				DeadlineRule: core.DeadlineRule{
 					After: time.Duration(row.Seconds) * time.Second, Action: core.DeadlineAction(row.Action), CountsWaiting: row.CountsWaiting,
+					AtWork: row.AtWork,
 				},
+				Away:   time.Duration(row.AwaySeconds) * time.Second,
 				Reason: row.Reason, StartedAt: row.StartedAt, Due: row.DueAt, Outcome: row.Outcome,
 			}
 		})
@@ -232,6 +235,12 @@ func (t *tx) RolloutWithDueDeadline(ctx context.Context, at time.Time) (int64, b
 func (t *tx) SaveDeadline(ctx context.Context, d core.Deadline) error {
 	err := t.q.SaveDeadline(ctx, query.SaveDeadlineParams{OrganizationID: t.organization, ID: d.ID, DueAt: d.Due, Outcome: d.Outcome})
 	return pg.Classify(err, "save deadline %d", d.ID)
+}
+
+// NoticeAbsence implements rollout.Store.
+func (s *Store) NoticeAbsence(ctx context.Context, at time.Time) (int64, error) {
+	several, err := query.New(s.deps.Pool).NoticeAbsence(ctx, at)
+	return several, pg.Classify(err, "notice an absence")
 }
 
 // OrganizationsWithDueDeadlines implements rollout.Store.

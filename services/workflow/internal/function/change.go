@@ -40,10 +40,12 @@ func readChange(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.read_change", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads what a pull request, or merge request, would change. Answers `{result, why, wait, quota, url, state, into, head, message, refused,\n" +
-				"paths, more, resources}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
+				"paths, more, resources, diffs}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
 				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
 				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`. Those of files of\n" +
-				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named.\n\n" +
+				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named. `diffs` are what\n" +
+				"differs in the first of them, `{object, diff, truncated}`, in the form and order of `kubectl diff`: keys in order, without comments. Of\n" +
+				"secrets there are the keys whose values differ, and no values. There are none of a pull request from a fork.\n\n" +
 				"Of one that comes from a fork nothing is read unless one of `asked_by` may write to the repository: `refused` says so. While GitLab\n" +
 				"is still preparing a merge request, the error is `conflict`.\n\n" +
 				"The repository needs a credential with a `forge`.",
@@ -67,7 +69,7 @@ func readChange(forge activity.Forge) *Function {
 				return nil, withoutForge(err)
 			}
 			message := c.Message[:min(len(c.Message), mostSubject)]
-			resources, err := resourcesOf(ctx, c)
+			resources, diffs, err := resourcesOf(ctx, c)
 			if err != nil {
 				return nil, fault.Because(err, fault.Unavailable, "what the pull request changes was not read to its end")
 			}
@@ -75,13 +77,14 @@ func readChange(forge activity.Forge) *Function {
 			answer["url"], answer["state"], answer["into"], answer["head"] = c.URL, c.State, c.Into, c.Head
 			answer["message"], answer["refused"] = strings.ToValidUTF8(message, ""), c.Refused
 			answer["paths"], answer["more"], answer["resources"] = anyOf(c.Paths), c.More, anyOf(resources)
+			answer["diffs"] = diffs
 			return answer, nil
 		},
 	}
 }
 
-// resourcesOf are the objects that a change is about, as far as its manifests were read.
-func resourcesOf(ctx context.Context, c activity.Change) ([]string, error) {
+// resourcesOf are the objects that a change is about, as far as its manifests were read, and what differs in them.
+func resourcesOf(ctx context.Context, c activity.Change) (names []string, diffs []any, err error) {
 	var files []manifest.Revision
 	unread := 0
 	for _, f := range c.Files {
@@ -93,15 +96,28 @@ func resourcesOf(ctx context.Context, c activity.Change) ([]string, error) {
 	}
 	all, unnamed, err := manifest.Resources(ctx, files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if more := len(all) - mostShown; more > 0 {
-		all = append(all[:mostShown], fmt.Sprintf("and %d more", more))
+	more := max(0, len(all)-mostShown)
+	all = all[:len(all)-more]
+	for _, one := range all {
+		names = append(names, one.String())
+	}
+	if more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	if unread += unnamed; unread > 0 {
-		all = append(all, fmt.Sprintf("and those in %d manifests that are too large, or have aliases or a key twice", unread))
+		names = append(names, fmt.Sprintf("and those in %d manifests that are too large, or have aliases or a key twice", unread))
 	}
-	return all, nil
+	diffs = []any{}
+	if c.Fork {
+		return names, diffs, nil
+	}
+	shown, err := manifest.ResourceDiffs(ctx, files, all)
+	for _, d := range shown {
+		diffs = append(diffs, map[string]any{"object": d.Path, "diff": d.Diff, "truncated": d.Truncated})
+	}
+	return names, diffs, err
 }
 
 func anyOf(texts []string) []any {
@@ -141,13 +157,15 @@ func writeComment(forge activity.Forge) *Function {
 		spec: Spec{
 			Name: "git.comment", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
 			Effect: activity.Publishes, Touches: touchesRepository,
-			Doc: "Has a pull request, or merge request, have a comment of which there is one. Answers `{result, why, wait, quota, shared, url}` as `git.set_status`\n" +
-				"does; `url` is empty if there is none.\n\n" +
+			Doc: "Has a pull request, or merge request, have a comment of which there is one. Answers `{result, why, wait, quota, shared, url, held}` as\n" +
+				"`git.set_status` does; `url` is empty if there is none.\n\n" +
 				"The comment is found again by `marker`, its first line, among those of the credential's own account; others with the line are left alone.\n" +
-				"Of several that are its own the oldest stays.\n\nThe repository needs a credential with a `forge`.",
+				"Of several that are its own the oldest stays. If it has none, the comment at `known` is changed, also one of another account; where the\n" +
+				"forge does not permit that, `held` says so, and no other comment is made.\n\nThe repository needs a credential with a `forge`.",
 			Arguments: pullFields(
 				Field{Name: "marker", Doc: "The first line of the comment, such as `<!-- mine -->`.", Type: Text, Required: true},
 				Field{Name: "body", Doc: "The rest of it, in Markdown; at most 60,000 bytes.", Type: Text, Required: true},
+				Field{Name: "known", Doc: "The `url` of an earlier answer, by which the comment is found after the account has changed.", Type: Text},
 				Field{Name: "only_known", Doc: "Whether only a comment that exists is changed, and none is made.", Type: Flag},
 			),
 			Check: func(args map[string]any) []fault.Field {
@@ -162,13 +180,13 @@ func writeComment(forge activity.Forge) *Function {
 			only, _ := call.Args["only_known"].(bool)
 			r, err := forge.Comment(withLogin(ctx, call), activity.CommentRequest{
 				Organization: call.Organization, RepoURL: text(call.Args, "repo_url"), Number: number, Marker: text(call.Args, "marker"),
-				Body: text(call.Args, "body"), OnlyKnown: only,
+				Body: text(call.Args, "body"), OnlyKnown: only, Known: text(call.Args, "known"),
 			})
 			if err != nil {
 				return nil, withoutForge(err)
 			}
 			answer := limitAnswer(r.Limit, "set")
-			answer["url"] = r.URL
+			answer["url"], answer["held"] = r.URL, r.Held
 			return answer, nil
 		},
 	}

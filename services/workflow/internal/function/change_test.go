@@ -27,12 +27,18 @@ func TestAChangeIsAnswered(t *testing.T) {
 		"result": "read", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
 		"message": strings.Repeat("x", 4096), "refused": "", "paths": []any{"a.yaml"}, "more": true,
 		"resources": []any{"added Secret key", "and those in 2 manifests that are too large, or have aliases or a key twice"},
+		"diffs":     []any{m{"object": "added Secret key", "diff": "@@ -0,0 +1,6 @@\n+apiVersion: v1\n+data:\n+  a: (hidden, as it will be)\n+kind: Secret\n+metadata:\n+  name: key\n", "truncated": false}},
 	}
 	if diff := cmp.Diff(any(want), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if diff := cmp.Diff(activity.ChangeRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, AskedBy: []string{"ann", "bob"}}, f.asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.change.Fork = true
+	forked, err := named(t, f, "git.read_change").Call(t.Context(), call)
+	if answer, _ := forked.(m); err != nil || len(answer["diffs"].([]any)) != 0 || len(answer["resources"].([]any)) != 2 {
+		t.Errorf("found %v, %v; want no contents of a fork", forked, err)
 	}
 	f.change = activity.Change{Limit: activity.Limit{Limited: "busy", Wait: time.Minute}}
 	limited, err := named(t, f, "git.read_change").Call(t.Context(), call)
@@ -44,13 +50,13 @@ func TestAChangeIsAnswered(t *testing.T) {
 // R4-27: a comment is bounded, and its outcome is answered.
 func TestACommentIsWritten(t *testing.T) {
 	t.Parallel()
-	f := &forge{written: activity.CommentReport{URL: "https://git/x/3#1"}}
-	args := m{"repo_url": "https://git/x", "number": int64(3), "marker": "<!-- x -->", "body": "hello", "only_known": true}
+	f := &forge{written: activity.CommentReport{URL: "https://git/x/3#1", Held: "not mine"}}
+	args := m{"repo_url": "https://git/x", "number": int64(3), "marker": "<!-- x -->", "body": "hello", "only_known": true, "known": "https://git/x/3#1"}
 	got, err := named(t, f, "git.comment").Call(t.Context(), activity.Call{Organization: 1, Args: args})
-	if diff := cmp.Diff(any(m{"result": "set", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3#1"}), got); err != nil || diff != "" {
+	if diff := cmp.Diff(any(m{"result": "set", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3#1", "held": "not mine"}), got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	want := activity.CommentRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, Marker: "<!-- x -->", Body: "hello", OnlyKnown: true}
+	want := activity.CommentRequest{Organization: 1, RepoURL: "https://git/x", Number: 3, Marker: "<!-- x -->", Body: "hello", OnlyKnown: true, Known: "https://git/x/3#1"}
 	if diff := cmp.Diff(want, f.noted); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

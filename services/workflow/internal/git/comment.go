@@ -93,7 +93,7 @@ func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (foun
 	if err != nil {
 		return found, "", "", missing(err, "pull request %d does not exist in %s", r.Number, h.url)
 	}
-	found = activity.Change{URL: p.URL, State: p.State, Into: p.Into, Head: p.Head}
+	found = activity.Change{URL: p.URL, State: p.State, Into: p.Into, Head: p.Head, Fork: p.fork}
 	if p.State != activity.ProposalOpen {
 		return found, "", "", nil
 	}
@@ -241,7 +241,7 @@ func (f *Forge) Comment(ctx context.Context, r activity.CommentRequest) (report 
 	defer release()
 	var seen allowance
 	err = f.propose(ctx, r.Organization, r.RepoURL, func(ctx context.Context, h *hosted) (err error) {
-		report.URL, err = h.comment(ctx, r)
+		report.URL, report.Held, err = h.comment(ctx, r)
 		seen = *h.seen
 		return err
 	})
@@ -249,12 +249,66 @@ func (f *Forge) Comment(ctx context.Context, r activity.CommentRequest) (report 
 	return report, err
 }
 
-func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url string, err error) {
+func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url, held string, err error) {
 	me, err := h.account(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	body := r.Marker + "\n" + r.Body
+	if r.Known != "" {
+		if url, held, done, err := h.knownComment(ctx, r, me, body); err != nil || done {
+			return url, held, err
+		}
+	}
+	url, err = h.ownComment(ctx, r, me, body)
+	return url, "", err
+}
+
+// knownComment changes the comment that an earlier report has named, also one of another account: the account may have changed since. It is done
+// unless that comment is gone, or the account has one of its own. One that the forge does not let the account change stays as it is, and none
+// is made beside it.
+func (h *hosted) knownComment(ctx context.Context, r activity.CommentRequest, me int64, body string) (url, held string, done bool, err error) {
+	all, err := h.marked(ctx, r)
+	if err != nil {
+		return "", "", false, err
+	}
+	at := slices.IndexFunc(all, func(c comment) bool { return c.url == r.Known })
+	mine := slices.ContainsFunc(all, func(c comment) bool { return me != 0 && c.author == me })
+	if at < 0 || mine {
+		return "", "", false, nil
+	}
+	if hasText(all[at].body, body) {
+		return r.Known, "", true, nil
+	}
+	err = h.editComment(ctx, r.Number, all[at].id, body)
+	others := me != 0 && all[at].author != me // a credential that may do less than it should is refused, too
+	switch {
+	case err == nil:
+		return r.Known, "", true, nil
+	case fault.Is(err, fault.NotFound): // it was deleted just now, or the forge does not say that it may not be changed
+		after, again := h.marked(ctx, r)
+		if again != nil {
+			return "", "", false, again
+		}
+		if !slices.ContainsFunc(after, func(c comment) bool { return c.url == r.Known }) {
+			return "", "", false, nil
+		}
+	case !fault.Is(err, fault.Denied):
+		return r.Known, "", true, err
+	}
+	if !others {
+		return r.Known, "", true, err
+	}
+	return r.Known, "another account has written the comment, and that of the credential may not change it", true, nil
+}
+
+// hasText reports whether a comment has a text, as forges keep it.
+func hasText(found, text string) bool {
+	return strings.TrimSpace(strings.ReplaceAll(found, "\r\n", "\n")) == strings.TrimSpace(text)
+}
+
+// ownComment writes the comment of the account of the credential, which is 0 where that is not known.
+func (h *hosted) ownComment(ctx context.Context, r activity.CommentRequest, me int64, body string) (url string, err error) {
 	if me == 0 { // whose a comment is that it has just made is known
 		if r.OnlyKnown {
 			return "", nil
@@ -282,7 +336,7 @@ func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url st
 			return "", fault.New(fault.Unavailable, "%s does not show the comment that was made", h.url)
 		}
 	}
-	if strings.TrimSpace(strings.ReplaceAll(own[0].body, "\r\n", "\n")) != strings.TrimSpace(body) {
+	if !hasText(own[0].body, body) {
 		if err := h.editComment(ctx, r.Number, own[0].id, body); err != nil {
 			return "", err
 		}
@@ -297,14 +351,23 @@ func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url st
 
 // ownComments are those with the marker that the account of the credential has written, the oldest first. Anybody may write a marker.
 func (h *hosted) ownComments(ctx context.Context, r activity.CommentRequest, me int64) ([]comment, error) {
+	all, err := h.marked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(all, func(c comment) bool { return c.author != me })
+	slices.SortFunc(own, func(a, b comment) int { return cmp.Compare(a.id, b.id) })
+	return own, nil
+}
+
+// marked are the comments with the marker, also those of others.
+func (h *hosted) marked(ctx context.Context, r activity.CommentRequest) ([]comment, error) {
 	all, err := h.comments(ctx, r.Number)
 	if err != nil {
 		return nil, missing(err, "pull request %d does not exist in %s", r.Number, h.url)
 	}
-	own := slices.DeleteFunc(all, func(c comment) bool {
+	return slices.DeleteFunc(all, func(c comment) bool {
 		first, _, _ := strings.Cut(c.body, "\n")
-		return strings.TrimSpace(first) != r.Marker || c.author != me
-	})
-	slices.SortFunc(own, func(a, b comment) int { return cmp.Compare(a.id, b.id) })
-	return own, nil
+		return strings.TrimSpace(first) != r.Marker
+	}), nil
 }

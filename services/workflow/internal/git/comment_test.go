@@ -51,6 +51,8 @@ type pullForge struct {
 	app, secretive bool
 	// hidden Apps are not shown their account.
 	hidden bool
+	// strict has nobody change the comments of others.
+	strict bool
 	// lost has the answer to the next comment that is made get lost; raced adds one of another process before it.
 	lost, raced bool
 }
@@ -219,6 +221,8 @@ func (f *pullForge) change(w http.ResponseWriter, r *http.Request, id string) {
 	case r.Method == http.MethodDelete:
 		f.all = slices.Delete(f.all, at, at+1)
 		w.WriteHeader(http.StatusNoContent)
+	case f.strict && f.all[at].author != bot:
+		refuse(w, http.StatusForbidden, "You may not change this comment")
 	default:
 		var in struct{ Body string }
 		_ = json.NewDecoder(r.Body).Decode(&in)

@@ -191,8 +191,15 @@ func strategyLine(w io.Writer, r client.Rollout) {
 	}
 }
 
-// deadlineTable prints the deadlines that can still pass, and those that have; nothing for a rollout without any.
+// near is how much of a default deadline may be left for it to be shown: before that it says nothing.
+const near = time.Hour
+
+// deadlineTable prints the deadlines that can still pass, and those that have; nothing for a rollout without any. Default ones are left out
+// while they are far away.
 func deadlineTable(w io.Writer, r client.Rollout) {
+	r.Deadlines = slices.DeleteFunc(slices.Clone(r.Deadlines), func(d client.RolloutDeadline) bool {
+		return d.AtWork && d.State != "PASSED" && (d.RemainingSeconds == nil || time.Duration(*d.RemainingSeconds)*time.Second > near)
+	})
 	if len(r.Deadlines) == 0 {
 		return
 	}
@@ -202,6 +209,9 @@ func deadlineTable(w io.Writer, r client.Rollout) {
 		of := "the " + strings.ToLower(d.Kind)
 		if d.Environment != nil {
 			of = d.Environment.Name
+		}
+		if d.AtWork {
+			of += " (at work)"
 		}
 		remaining := ""
 		if d.RemainingSeconds != nil {

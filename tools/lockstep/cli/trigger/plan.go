@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -234,12 +235,24 @@ func planTable(w io.Writer, plan client.Plan) {
 			if len(e.Needs) == 0 {
 				command.Row(w, "    nothing is required")
 			}
+			if d := e.Deadline; d != nil {
+				command.Row(w, "    "+deadlineLine(*d))
+			}
 		}
 	}
 	if plan.More {
 		fmt.Fprintln(w)
 		command.Row(w, "The change touches more applications than are shown.")
 	}
+}
+
+// deadlineLine is how long a rollout may take in an environment, in one line.
+func deadlineLine(d client.PlannedDeadline) string {
+	line := "deadline: " + (time.Duration(d.Seconds) * time.Second).String()
+	if d.AtWork {
+		line += " at work"
+	}
+	return line + ", then " + map[string]string{"FAIL": "it fails", "ABORT": "it is aborted"}[d.Action]
 }
 
 // needLine is a condition in one line.

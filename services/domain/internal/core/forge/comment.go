@@ -92,7 +92,51 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	if block := resources(r.Resources); len(all) > 0 && block != "" && b.Len()+len(block) < maxComment {
 		b.WriteString("\n" + block)
 	}
+	if len(all) > 0 {
+		b.WriteString(diffs(r.Diffs, maxComment-b.Len()))
+	}
 	return b.String()
+}
+
+// shownDiffs is how many objects of a change have their differences in a comment.
+const shownDiffs = 40
+
+// diffs are what differs in objects, as far as there is room, each folded.
+func diffs(all []diff, room int) string {
+	var b strings.Builder
+	left := 0
+	for i, d := range all {
+		if strings.TrimSpace(d.Diff) == "" {
+			continue
+		}
+		var one strings.Builder
+		// Within the fence nothing is markup. The name of the object is in it, too.
+		one.WriteString("\n<details><summary>What differs</summary>\n\n" + fence + "diff\n# " + line(d.Object) + "\n")
+		for text := range strings.Lines(d.Diff) {
+			one.WriteString(diffLine(text) + "\n")
+		}
+		if d.Truncated {
+			one.WriteString("# the rest is left out\n")
+		}
+		one.WriteString(fence + "\n\n</details>\n")
+		if i >= shownDiffs || b.Len()+one.Len() > room-200 {
+			left++
+			continue
+		}
+		b.WriteString(one.String())
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "\nWhat differs in %d more objects is not shown.\n", left)
+	}
+	return b.String()
+}
+
+// diffLine is a line of a diff. One that none of a diff begins with is none, and could be a command.
+func diffLine(text string) string {
+	if text = line(strings.TrimRight(text, "\r\n")); !strings.ContainsAny(text[:min(1, len(text))], " +-@\\") {
+		return " " + text
+	}
+	return text
 }
 
 // planStatus is the name of the status of a commit whose plan is in a comment. Those of environments have three parts and more.

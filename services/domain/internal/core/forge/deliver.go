@@ -324,6 +324,8 @@ type outcome struct {
 	outcome, why, link string
 	// unset is why a comment has no status beside it; empty if it has, or needs none.
 	unset string
+	// held is why a comment stays as it was; empty if it was written.
+	held  string
 	wait  time.Duration
 	quota *Quota
 	// number is what the forge calls a deployment; 0 if it has not said.
@@ -443,6 +445,8 @@ func read(pairs []handoff.WorkflowPair) (o outcome) {
 			_ = json.Unmarshal([]byte(p.Value), &o.link)
 		case "unset":
 			_ = json.Unmarshal([]byte(p.Value), &o.unset)
+		case "held":
+			_ = json.Unmarshal([]byte(p.Value), &o.held)
 		case "wait":
 			var seconds int64
 			_ = json.Unmarshal([]byte(p.Value), &seconds)

@@ -44,8 +44,9 @@ type Pull struct {
 	Step                                  Step
 	// Reading is what the present run has read; nil before that.
 	Reading json.RawMessage
-	// Head is the last commit that was planned, Link where the comment is, and Outcome what became of it, in one sentence.
-	Head, Link, Outcome string
+	// Head is the last commit that was planned, Link where the comment is, and Outcome what became of it, in one sentence. AnswersLink is
+	// where the comment with answers is. Both comments are found by these links once the account of the credential has changed.
+	Head, Link, Outcome, AnswersLink string
 	Delivery
 }
 
@@ -73,7 +74,7 @@ type PullReport struct {
 
 // Plans foresees what changes would roll out.
 type Plans interface {
-	// Foresee returns the applications that a change would touch, by name; more is that there are others.
+	// Foresee returns the applications that a change would touch, by labels and name; more is that there are others.
 	Foresee(ctx context.Context, a core.Actor, c trigger.Change) (all []trigger.Touched, more bool, err error)
 	// Follows reports whether an application has a source for a repository, given its URL.
 	Follows(ctx context.Context, organization int64, repository string) (bool, error)
@@ -172,6 +173,14 @@ type reading struct {
 	Paths     []string `json:"paths"`
 	More      bool     `json:"more"`
 	Resources []string `json:"resources"`
+	Diffs     []diff   `json:"diffs"`
+}
+
+// diff is what differs in one of the resources.
+type diff struct {
+	Object    string `json:"object"`
+	Diff      string `json:"diff"`
+	Truncated bool   `json:"truncated"`
 }
 
 // planned is what is to be written about a pull request.

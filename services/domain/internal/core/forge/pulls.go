@@ -146,9 +146,9 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console stri
 			return p, err
 		}
 		p.AnswersBegun = p.Answers
-		return p.run(now, map[string]any{"comment": map[string]any{
+		return p.run(now, map[string]any{"comment": withKnown(map[string]any{
 			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all, console), "only_known": false,
-		}})
+		}, p.AnswersLink)})
 	}
 	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
 	if len(p.AskedBy) > 0 {
@@ -156,6 +156,14 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console stri
 	}
 	p.BegunRevision = p.Revision
 	return p.run(now, map[string]any{"change": change})
+}
+
+// withKnown names the comment that there is already, which another account may have written.
+func withKnown(comment map[string]any, link string) map[string]any {
+	if link != "" {
+		comment["known"] = link
+	}
+	return comment
 }
 
 // attempts counts those of the step of a pull request.
@@ -282,9 +290,9 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
 	*p, err = p.run(now, map[string]any{
-		"comment": map[string]any{
+		"comment": withKnown(map[string]any{
 			"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
-		},
+		}, p.Link),
 		"status": map[string]any{
 			"repo_url": p.Repository, "commit": made.head, "name": planStatus, "state": "success", "description": made.summary,
 		},
@@ -300,16 +308,18 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 	}
 	switch p.Step {
 	case StepAnswer:
-		p.AnswersWritten = p.AnswersBegun
-		if p.Outcome == "" {
+		p.AnswersWritten, p.AnswersLink = p.AnswersBegun, linkOf(o.link)
+		switch {
+		case o.held != "":
+			p.Outcome = heldComment("the comment with answers", p.AnswersLink, o.held)
+		case p.Outcome == "":
 			p.Outcome = "another comment has the answers to commands"
 		}
 	case StepWrite:
-		p.Link, p.Outcome = o.link, "its comment has the plan"
-		if len(o.link) > maxLink || !core.PlainLink(o.link) {
-			p.Link = ""
-		}
+		p.Link, p.Outcome = linkOf(o.link), "its comment has the plan"
 		switch {
+		case o.held != "":
+			p.Outcome = heldComment("its comment", p.Link, o.held)
 		case o.link == "":
 			p.Link, p.Outcome = "", "it touches no application"
 		case o.unset != "":
@@ -321,6 +331,20 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 		p.AskedBy = []string{}
 	}
 	p.more(now)
+}
+
+// linkOf is the address of a comment; empty for a malformed one.
+func linkOf(link string) string {
+	if len(link) > maxLink || !core.PlainLink(link) {
+		return ""
+	}
+	return link
+}
+
+// heldComment says that a comment stays as it is, and what to do.
+func heldComment(what, link, why string) string {
+	text := fmt.Sprintf("%s is not up to date: %s. Delete it at %s, and a new one is written with the next push or comment", what, why, link)
+	return cut(text, maxError)
 }
 
 // more has a pull request begun again that is done with, if there is something else to do.

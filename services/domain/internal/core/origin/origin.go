@@ -55,6 +55,11 @@ type Tx interface {
 	MarkForgeVersion(ctx context.Context, version int64) error
 	// ReviewStopped schedules another evaluation of the passages that a control has stopped.
 	ReviewStopped(ctx context.Context, kind core.StopKind, control int64, at time.Time) error
+	// LockFactTriggers waits for what triggers that filter by facts or labels decide about a version, and keeps them from deciding until the
+	// transaction ends: a decision knows of the report, or SignalFacts of the decision.
+	LockFactTriggers(ctx context.Context, version int64) error
+	// SignalFacts has those triggers decide again that have declined the newest set, which has the version, because of labels or facts.
+	SignalFacts(ctx context.Context, version int64, at time.Time) error
 }
 
 // Lookup is a version to look up.
@@ -81,7 +86,7 @@ type UseCases struct {
 	store  Store
 	prover Prover
 	clock  clock.Clock
-	// wake is called when passages are to be evaluated now.
+	// wake is called when passages are to be evaluated, and triggers to decide, now.
 	wake func()
 
 	mu sync.Mutex
@@ -170,8 +175,9 @@ func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) err
 	if err != nil {
 		return err
 	}
-	// A digest claims the same forever: it is read until it is known.
-	claims := before[l.VersionID].Report == nil || before[l.VersionID].Report.Claimed == nil
+	// A digest claims the same forever: it is read until it is known, with its labels.
+	known := before[l.VersionID].Report
+	claims := known == nil || known.Claimed == nil || known.Labels == nil
 	report, off, failed := u.prover.Prove(ctx, organization, image, digest, claims)
 	if ctx.Err() != nil {
 		return ctx.Err() // the claim ends by itself
@@ -197,7 +203,13 @@ func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) err
 		if known != nil && known.Claimed != nil {
 			report.Claimed = known.Claimed
 		}
+		if known != nil && known.Labels != nil {
+			report.Labels = known.Labels
+		}
 		if changed = known == nil || !same(*known, report); changed {
+			if err := tx.LockFactTriggers(ctx, l.VersionID); err != nil {
+				return err
+			}
 			if err := tx.AddReport(ctx, l.VersionID, report, now); err != nil {
 				return err
 			}
@@ -205,6 +217,9 @@ func (u *UseCases) lookUp(ctx context.Context, organization int64, l Lookup) err
 				return err
 			}
 			if err := tx.ReviewStopped(ctx, core.StopPolicy, 0, now); err != nil {
+				return err
+			}
+			if err := tx.SignalFacts(ctx, l.VersionID, now); err != nil {
 				return err
 			}
 		}

@@ -25,18 +25,32 @@ func (p plan) pinDeadlines(ctx context.Context, t *tree) error {
 		}
 	}
 	for _, s := range p.stops {
-		if s.step.Deadline == nil {
+		rule := p.environmentDeadline(s)
+		if rule == nil {
 			continue
 		}
 		err := t.tx.AddDeadline(ctx, core.Deadline{
 			RolloutID: t.rollout.ID, Kind: core.DeadlineOfEnvironment, EnvironmentID: s.environment.ID, Environment: s.environment.Name,
-			DeadlineRule: *s.step.Deadline, By: core.Principal{Type: core.PrincipalSystem},
+			DeadlineRule: *rule, By: core.Principal{Type: core.PrincipalSystem},
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// environmentDeadline is that of an environment: its own, or the default for the time at work (R4-25); nil for none. A whole rollout has no
+// default: it may wait for people, and for passages, for as long as it takes.
+func (p plan) environmentDeadline(s stop) *core.DeadlineRule {
+	work := p.flow.Work
+	switch {
+	case s.step.Deadline != nil:
+		return s.step.Deadline
+	case work == 0, !p.flow.WorkGiven && p.deadline() != nil, s.fleet != nil, s.step.RunsJobs():
+		return nil
+	}
+	return &core.DeadlineRule{After: min(work+s.step.Given, core.MaxDeadline), Action: core.DeadlineFails, AtWork: true}
 }
 
 // deadline is that of the whole rollout; nil for none.
@@ -80,6 +94,12 @@ type Passed struct {
 	RolloutID int64
 	// Outcome says what came of each of the deadlines that were due.
 	Outcome string
+}
+
+// NoticeAbsence notes that deadlines are looked at now. The time in which nobody has, because the service or its database was stopped, is
+// not counted as work. It is called before PassDue, and answers for how many deadlines such a time has ended.
+func (u *UseCases) NoticeAbsence(ctx context.Context) (int64, error) {
+	return u.store.NoticeAbsence(ctx, u.clock.Now())
 }
 
 // PassDue looks at the next rollout of which a deadline is due; false when there was none.
@@ -142,12 +162,13 @@ func (u *UseCases) pass(ctx context.Context, tx Tx, organization, rollout int64)
 			}
 			continue
 		}
-		left, still := d.Left(rows[rollout], rules, c.at)
+		weights := t.weightsOf(d.EnvironmentID)
+		left, still := d.Left(rows[rollout], rules, weights, c.at)
 		switch due := c.at.Add(left); {
 		case t.over(d):
 			d.Outcome = core.DeadlineMet
 		case left > 0 && still:
-			d.Due = nil // the end of the wait finds it
+			d.Due = d.Soaks(rows[rollout], weights, c.at) // the end of any other wait finds it
 		case left > 0:
 			d.Due = &due
 		default:
@@ -161,6 +182,15 @@ func (u *UseCases) pass(ctx context.Context, tx Tx, organization, rollout int64)
 		}
 	}
 	return outcome, nil
+}
+
+// weightsOf are those at which the rollout stops in an environment.
+func (t *tree) weightsOf(environment int64) []core.Weight {
+	b, err := t.environment(environment)
+	if err != nil {
+		return nil
+	}
+	return b.Weights
 }
 
 // openAbort is the deadline of an abort that is under way; nil for none.
@@ -186,7 +216,11 @@ func (t *tree) over(d core.Deadline) bool {
 func (u *UseCases) expireDeadline(ctx context.Context, t *tree, d *core.Deadline) error {
 	t.cause.triggeredBy = "deadline of " + d.What()
 	why := fmt.Sprintf("the deadline of %s has passed: it did not end within %s", d.What(), d.After)
-	if !d.CountsWaiting {
+	switch {
+	case d.AtWork:
+		why = fmt.Sprintf("the default deadline of %s has passed: the rollout was at work there for %s; work_deadline of the pipeline changes it",
+			d.What(), d.After)
+	case !d.CountsWaiting:
 		why += ", beside the time in which it waited for people"
 	}
 	h, err := t.hold(ctx)

@@ -244,6 +244,8 @@ type Foreseen struct {
 type ForeseenEnvironment struct {
 	Environment core.Environment
 	Needs       []Need
+	// Deadline is how long the rollout may take there; nil for any time.
+	Deadline *core.DeadlineRule
 }
 
 // NeedKind is what kind of condition a rollout would have to meet.
@@ -350,7 +352,9 @@ func (u *UseCases) needs(ctx context.Context, tx Tx, c cause, p plan) ([]Foresee
 	}
 	all := make([]ForeseenEnvironment, len(p.stops))
 	for i, s := range p.stops {
-		e := ForeseenEnvironment{Environment: s.environment.Environment, Needs: append(p.approvalsAt(i), p.checksAt(i)...)}
+		e := ForeseenEnvironment{
+			Environment: s.environment.Environment, Needs: append(p.approvalsAt(i), p.checksAt(i)...), Deadline: p.environmentDeadline(s),
+		}
 		controls, err := tx.Controls(ctx, p.versionSet.ID, []int64{s.environment.ID}, c.at)
 		if err != nil {
 			return nil, err

@@ -39,8 +39,13 @@ func Kinds() []Kind {
 				property("at_most_seconds", `"type":"integer","minimum":0,"maximum":86400,"default":900,`+
 					`"description":"How long it waits at most, however many arrive."`),
 				property("services", patterns("Only new versions of these services begin a rollout; * stands for any text. Without it, of all.")),
+				property("sources", patterns("Only new versions of these sources begin a rollout, by the name of an image or of a repository, such as "+
+					"registry.example.com/shop/api; * stands for any text. Without it, of all.")),
 				property("versions", `"type":"string","maxLength":256,`+
 					`"description":"The range that every new version has to be in, such as >=1.2.0 <2.0.0; without it, any."`),
+				property("labels", fmt.Sprintf(`"type":"object","minProperties":1,"maxProperties":%d,"additionalProperties":{"type":"string","maxLength":%d},`+
+					`"description":"The labels and annotations that every new image has to have, each with its value; * stands for any text."`, maxMembers, maxPattern)),
+				property("facts", string(factsSchema())),
 			),
 		},
 		{
@@ -153,6 +158,8 @@ type config struct {
 	Repositories  []string          `json:"repositories,omitempty"`
 	Inputs        json.RawMessage   `json:"inputs,omitempty"`
 	Edit          *edit             `json:"edit,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Facts         *facts            `json:"facts,omitempty"`
 }
 
 // block selects applications of a chain, by name, by label or by both.
@@ -237,6 +244,9 @@ func readConfig(kind core.TriggerKind, text json.RawMessage, ranges Ranges) (con
 			return c, invalid("/config/"+name, "a trigger of kind %s has no such setting; expected %s", kind, either(known))
 		}
 	}
+	if err := checkFilters(given); err != nil {
+		return c, err
+	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&c); err != nil {
 		return c, invalid("/config", "%s", strings.TrimPrefix(err.Error(), "json: "))
@@ -319,6 +329,10 @@ func (c config) check(kind core.TriggerKind, ranges Ranges) (found []fault.Field
 	}
 	if c.Edit != nil {
 		found = append(found, c.Edit.check()...)
+	}
+	found = append(found, c.checkLabels()...)
+	if c.Facts != nil {
+		found = append(found, c.Facts.check()...)
 	}
 	if len(c.Data) > maxMembers {
 		wrong("data", "found %d members; expected at most %d", len(c.Data), maxMembers)

@@ -156,6 +156,8 @@ type decision struct {
 	stopping string
 	// again reports whether files were edited: the version set is rolled out also where it is live.
 	again bool
+	// lacks reports whether labels or facts are missing, or do not fit.
+	lacks bool
 	// commit is the new one that a git trigger reacts to, with its repository.
 	commit string
 }
@@ -217,11 +219,18 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if exists, err := d.newest(ctx); err != nil || !exists {
 		return d.declines(noVersionSet), err
 	}
-	check := map[core.TriggerKind]func(context.Context) (string, error){core.TriggerVersion: d.filter, core.TriggerGit: d.commits}[t.Kind]
+	check := map[core.TriggerKind]func(context.Context) (string, time.Time, error){core.TriggerVersion: d.filter, core.TriggerGit: d.commits}[t.Kind]
 	if check != nil {
-		refused, err := check(ctx)
-		if err != nil || refused != "" {
-			return d.declines("%s", refused), err
+		refused, until, err := check(ctx)
+		switch {
+		case err != nil:
+			return core.TriggerSignal{}, err
+		case !until.IsZero():
+			return d.waits(until, "%s", refused), nil
+		case refused != "":
+			s := d.declines("%s", refused)
+			s.LacksFacts = d.lacks
+			return s, nil
 		}
 	}
 	return d.begin(ctx, rollout.Automatic{Until: d.config.Until, Inputs: d.config.Inputs, Again: d.again})
@@ -282,43 +291,6 @@ func (d *decision) quiet() (time.Time, string) {
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// filter returns why the new versions of the set begin no rollout; empty if they do.
-func (d *decision) filter(ctx context.Context) (string, error) {
-	if ours, err := d.onlyRecorded(ctx); err != nil || ours {
-		return d.set.Name + " has nothing new but commits that deployments have recorded already wherever the trigger goes", err
-	}
-	if len(d.config.Services) == 0 && d.config.Versions == "" {
-		return "", nil
-	}
-	services, versions, err := d.fresh(ctx)
-	if err != nil {
-		return "", err
-	}
-	names, err := d.tx.ServicesByID(ctx, d.organization, services)
-	if err != nil {
-		return "", err
-	}
-	found, err := d.tx.VersionsByID(ctx, d.organization, versions)
-	if err != nil {
-		return "", err
-	}
-	counts := len(d.config.Services) == 0
-	for i, v := range versions {
-		service := names[services[i]].Name
-		if len(d.config.Services) > 0 && !slices.ContainsFunc(d.config.Services, func(p string) bool { return pattern.Match(p, service) }) {
-			continue
-		}
-		counts = true
-		if d.config.Versions != "" && !d.u.ranges.Contains(d.config.Versions, found[v].Name) {
-			return fmt.Sprintf("%s of %s in %s is not in the range %s", found[v].Name, service, d.set.Name, d.config.Versions), nil
-		}
-	}
-	if !counts {
-		return fmt.Sprintf("%s has no new version of %s", d.set.Name, strings.Join(d.config.Services, ", ")), nil
-	}
-	return "", nil
-}
 
 // fresh returns the versions of the set that are live nowhere, each with its service.
 func (d *decision) fresh(ctx context.Context) (services, versions []int64, err error) {
@@ -529,6 +501,8 @@ func (d *decision) why(n rollout.Automatic) string {
 	last := d.signals[len(d.signals)-1]
 	what, rest, _ := strings.Cut(last.Cause, ":")
 	switch what {
+	case "facts":
+		return d.set.Name + " has what the trigger requires since more is known of it"
 	case "release":
 		return d.set.Name + " has not been deployed, and automation was released"
 	case "schedule":

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/big"
@@ -75,7 +76,7 @@ func (c Change) check() error {
 	return nil
 }
 
-// Foresee returns the applications that a change would touch, by name, each with what would begin and what it would have to pass; more is
+// Foresee returns the applications that a change would touch, by labels and name, each with what would begin and what it would have to pass; more is
 // that there are others. A message is cut as that of a version is.
 func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []Touched, more bool, err error) {
 	if err := c.check(); err != nil {
@@ -113,8 +114,33 @@ func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []T
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b Touched) int { return strings.Compare(a.Application.Name, b.Application.Name) })
-	return all, more, nil
+	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error { return sortTouched(ctx, tx, a.Organization, all) })
+	return all, more, err
+}
+
+// sortTouched sorts applications by their labels, so that those that belong together are together, and then by name (R4-27). Those without
+// labels come first.
+func sortTouched(ctx context.Context, tx Tx, organization int64, all []Touched) error {
+	of := make([]core.Detailed, len(all))
+	for i, t := range all {
+		of[i] = core.Detailed{Kind: core.ChangedApplication, ID: t.Application.ID}
+	}
+	details, err := tx.Details(ctx, organization, of)
+	if err != nil {
+		return err
+	}
+	labels := func(t Touched) string {
+		var pairs []string
+		for key, value := range details[core.Detailed{Kind: core.ChangedApplication, ID: t.Application.ID}].Labels {
+			pairs = append(pairs, key+"="+value)
+		}
+		slices.Sort(pairs)
+		return strings.Join(pairs, ",")
+	}
+	slices.SortFunc(all, func(a, b Touched) int {
+		return cmp.Or(strings.Compare(labels(a), labels(b)), strings.Compare(a.Application.Name, b.Application.Name))
+	})
+	return nil
 }
 
 // Follows reports whether an application has a source for a repository, given its URL.
@@ -252,10 +278,8 @@ func (u *UseCases) reacts(t core.Trigger, repository string, services []string) 
 	case core.TriggerGit:
 		return c, c.reactsTo(repository)
 	case core.TriggerVersion:
-		fits := func(service string) bool {
-			return slices.ContainsFunc(c.Services, func(p string) bool { return pattern.Match(p, service) })
-		}
-		return c, c.Versions == "" && (len(c.Services) == 0 || slices.ContainsFunc(services, fits))
+		fits := func(service string) bool { return c.reactsToSource(service, repository) }
+		return c, c.Versions == "" && slices.ContainsFunc(services, fits)
 	case core.TriggerManual, core.TriggerDrift, core.TriggerSchedule, core.TriggerEvent, core.TriggerChain:
 	}
 	return c, false

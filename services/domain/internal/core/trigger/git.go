@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
@@ -12,16 +13,16 @@ import (
 // commits returns why the commits of the version set begin no rollout; empty if one does (R4-07): it is live nowhere, its repository
 // fits, and no deployment has recorded it wherever the trigger goes. Which files matter is up to the source, which reports no other
 // commits, and none that Lockstep made.
-func (d *decision) commits(ctx context.Context) (string, error) {
+func (d *decision) commits(ctx context.Context) (refused string, _ time.Time, err error) {
 	_, fresh, err := d.fresh(ctx)
 	if err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
 	found, err := d.tx.VersionsByID(ctx, d.organization, fresh)
 	if err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
-	refused := d.set.Name + " has no new commit"
+	refused = d.set.Name + " has no new commit"
 	for _, id := range fresh {
 		v := found[id]
 		if v.IsImage() {
@@ -35,16 +36,16 @@ func (d *decision) commits(ctx context.Context) (string, error) {
 		}
 		recorded, err := d.recorded(ctx, v)
 		if err != nil {
-			return "", err
+			return "", time.Time{}, err
 		}
 		if recorded {
 			refused = commit + " is what deployments have recorded already wherever the trigger goes"
 			continue
 		}
 		d.commit = commit
-		return "", nil
+		return "", time.Time{}, nil
 	}
-	return refused, nil
+	return refused, time.Time{}, nil
 }
 
 // onlyRecorded reports whether everything that is new in the version set is a commit that deployments have recorded: what they commit must

@@ -84,6 +84,9 @@ type Tx interface {
 	// NewestVersionSets has no key for an application that has none.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
+	ArtifactSourcesByService(ctx context.Context, organization int64, services []int64) (map[int64][]core.ArtifactSource, error)
+	// RequestLookup has a version looked up.
+	RequestLookup(ctx context.Context, version int64, at time.Time) error
 	// EnvironmentsOfCommit returns where deployments of an application have recorded a commit.
 	EnvironmentsOfCommit(ctx context.Context, application int64, commit string) ([]int64, error)
 	// Reconciliations returns the latest observation of application environments; no key for one that was never observed.
@@ -108,6 +111,8 @@ type Repositories interface {
 	// Filter reports which changed files make a commit on a branch count for a source; nil for one that follows something else. Sources of one
 	// repository and branch whose filters are the same have the same key.
 	Filter(ref string, config json.RawMessage, branch string) (key string, counts func(file string) bool)
+	// SourceName is the name of the image or the repository of a source of any kind; empty if it cannot be read.
+	SourceName(ref string, config json.RawMessage) string
 }
 
 // UseCases saves triggers and decides their signals. It is safe for concurrent use.
@@ -230,6 +235,9 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 		if len(saved.Config) == 0 {
 			saved.Config = json.RawMessage(`{}`)
 		}
+		if err := u.checkSources(ctx, tx, a.Organization, saved, c, named(all, n.Name)); err != nil {
+			return err
+		}
 		before, err := u.add(ctx, tx, &saved, all)
 		if err != nil {
 			return err
@@ -251,6 +259,14 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	})
 	u.wake()
 	return saved, err
+}
+
+// named is the trigger with a name; nil without one.
+func named(all []core.Trigger, name string) *core.Trigger {
+	if i := slices.IndexFunc(all, func(t core.Trigger) bool { return t.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }
 
 // checkInputs checks the inputs that a trigger gives against the pipeline. A pipeline that is saved later may refuse them: then the trigger

@@ -60,7 +60,7 @@ func (u *UseCases) RolloutDeadlines(ctx context.Context, organization int64, rol
 		for _, d := range of {
 			one := Deadline{Deadline: d, State: stateOf(d, known[id], stops[id])}
 			if one.State == DeadlineRunning {
-				left, still := d.Left(rows[id], rules[id], now)
+				left, still := d.Left(rows[id], rules[id], weightsOf(stops[id], d.EnvironmentID), now)
 				if one.Left = left; still {
 					one.State = DeadlineWaiting
 				} else {
@@ -72,6 +72,16 @@ func (u *UseCases) RolloutDeadlines(ctx context.Context, organization int64, rol
 		}
 	}
 	return all, nil
+}
+
+// weightsOf are those at which a rollout stops in an environment.
+func weightsOf(stops []core.RolloutEnvironment, environment int64) []core.Weight {
+	for _, e := range stops {
+		if e.EnvironmentID == environment {
+			return e.Weights
+		}
+	}
+	return nil
 }
 
 // stateOf is the state of a deadline apart from waiting: what it is about may have ended since it was looked at.

@@ -1,7 +1,7 @@
 -- name: InsertDeadline :exec
 -- One of an abort that is open already keeps running: who asks again does not get more time.
-INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at)
-VALUES (@organization_id, @rollout_id, @kind, @environment_id, @gate_id, @seconds, @action, @counts_waiting, @principal_type, @principal_id, @reason, @started_at, @due_at)
+INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, at_work, principal_type, principal_id, reason, started_at, due_at)
+VALUES (@organization_id, @rollout_id, @kind, @environment_id, @gate_id, @seconds, @action, @counts_waiting, @at_work, @principal_type, @principal_id, @reason, @started_at, @due_at)
 ON CONFLICT (organization_id, rollout_id, kind, gate_id) WHERE outcome = '' OR kind <> 'abort' DO UPDATE
 SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason;
 
@@ -22,3 +22,7 @@ UPDATE cd_rollout_deadlines SET due_at = @due_at, outcome = @outcome WHERE organ
 -- name: OrganizationsWithDueDeadlines :many
 -- Across organizations, on purpose: there is one worker for all.
 SELECT organization_id::bigint FROM cd_organizations_with_due_deadlines(@at) AS organization_id;
+
+-- name: NoticeAbsence :one
+-- Across organizations, on purpose: the service is stopped for all.
+SELECT cd_notice_absence(@at)::bigint;

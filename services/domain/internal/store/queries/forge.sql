@@ -334,7 +334,7 @@ SELECT * FROM cd_forge_pulls WHERE organization_id = @organization_id AND id = @
 
 -- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = @state, due_at = @due_at, attempts = @attempts, run = @run, started = @started, inputs = sqlc.narg(inputs)::jsonb,
-    begun_revision = @begun_revision, answers_begun = @answers_begun, answers_written = @answers_written, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, outcome = @outcome, error = @error,
+    begun_revision = @begun_revision, answers_begun = @answers_begun, answers_written = @answers_written, step = @step, reading = sqlc.narg(reading)::jsonb, head = @head, link = @link, answers_link = @answers_link, outcome = @outcome, error = @error,
     sent_at = @sent_at, away_since = @away_since, asked_by = @asked_by, spent_at = @spent_at
 WHERE organization_id = @organization_id AND id = @id;
 

@@ -142,13 +142,20 @@ WHERE e.organization_id = @organization_id AND e.id = @application_environment_i
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertDeclinedNotification :exec
--- A trigger that decided not to begin.
+-- A trigger that decided not to begin. What it lacks of a set is reported again only if that is something else than before.
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject_id, subject, principal_type, reason)
 SELECT t.organization_id, 'trigger_declined', 'trigger:' || t.id || ':' || @signal_id::bigint, @at::timestamptz, @at::timestamptz, t.application_id, t.id, t.name,
     'policy', left(@reason::text, 1000)
 FROM cd_triggers t
 WHERE t.organization_id = @organization_id AND t.id = @trigger_id
   AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @organization_id AND c.enabled AND c.removed_at IS NULL)
+  AND NOT EXISTS (
+    SELECT FROM (
+        SELECT o.lacks_facts, o.reason FROM cd_trigger_signals o
+        WHERE o.organization_id = @organization_id AND o.trigger_id = @trigger_id AND o.version_set_id = sqlc.narg(version_set_id)::bigint
+          AND o.state = 'decided' AND o.id <> ALL(@signals::bigint[])
+        ORDER BY o.decided_at DESC, o.id DESC LIMIT 1
+    ) l WHERE l.lacks_facts AND l.reason = @reason::text)
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertArtifactNotifications :exec

@@ -47,6 +47,44 @@ FROM (SELECT unnest(@applications::bigint[]) AS application_id, unnest(@causes::
 JOIN cd_triggers t ON t.organization_id = @organization_id AND t.application_id = w.application_id AND t.kind = @kind AND t.enabled AND t.removed_at IS NULL
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
+-- name: LockFactTriggers :exec
+-- Those that could decide by what becomes known of a version, before anything else of the transaction is locked.
+SELECT FROM cd_triggers t WHERE t.organization_id = @organization_id AND t.kind = 'version' AND t.enabled AND t.removed_at IS NULL
+  AND t.config ?| ARRAY['facts', 'labels'] AND t.application_id = (
+    SELECT s.application_id FROM cd_versions v
+    JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+    JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+    WHERE v.organization_id = @organization_id AND v.id = @version_id
+) ORDER BY t.id FOR NO KEY UPDATE OF t;
+
+-- name: SignalFacts :exec
+-- What became known of a version is a cause of its own for each report, where the trigger has declined exactly that set for want of it. Where
+-- a decision is still to come, that one finds it.
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
+SELECT t.organization_id, t.id, 'facts:' || newest.id || ':' || (
+    SELECT max(r.id) FROM cd_version_reports r WHERE r.organization_id = @organization_id AND r.version_id = @version_id
+), @at::timestamptz, @at::timestamptz
+FROM cd_versions v
+JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.application_id = s.application_id AND t.kind = 'version' AND t.enabled
+    AND t.removed_at IS NULL AND t.config ?| ARRAY['facts', 'labels']
+CROSS JOIN LATERAL (
+    SELECT COALESCE(
+        (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = t.organization_id AND n.application_id = t.application_id),
+        (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = t.organization_id AND l.application_id = t.application_id AND NOT l.curated
+         ORDER BY l.id DESC LIMIT 1)) AS id
+) newest
+JOIN cd_version_set_entries e ON e.organization_id = t.organization_id AND e.version_set_id = newest.id AND e.version_id = v.id
+CROSS JOIN LATERAL ( -- the latest decision about the set
+    SELECT o.lacks_facts FROM cd_trigger_signals o
+    WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.version_set_id = newest.id AND o.state = 'decided'
+    ORDER BY o.decided_at DESC, o.id DESC LIMIT 1
+) latest
+WHERE v.organization_id = @organization_id AND v.id = @version_id AND latest.lacks_facts
+  AND NOT EXISTS (SELECT FROM cd_trigger_signals o WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.state = 'pending')
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
+
 -- name: SignalDrift :exec
 -- Drift of the same objects is one cause as long as the drift lasts, and there are ten at most.
 INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
@@ -91,7 +129,8 @@ SELECT sqlc.embed(t) FROM (
 SELECT * FROM cd_trigger_signals WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state = 'pending' ORDER BY id LIMIT 1000;
 
 -- name: DecideSignals :exec
-UPDATE cd_trigger_signals SET state = 'decided', outcome = @outcome, reason = @reason, version_set_id = @version_set_id, rollout_id = @rollout_id, decided_at = @at
+UPDATE cd_trigger_signals SET state = 'decided', outcome = @outcome, reason = @reason, version_set_id = @version_set_id, rollout_id = @rollout_id, decided_at = @at,
+    lacks_facts = @lacks_facts
 WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 
 -- name: PutOffSignals :exec

@@ -11,7 +11,7 @@ import (
 )
 
 const deadlines = `-- name: Deadlines :many
-SELECT organization_id, id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at, outcome, created_at, updated_at FROM cd_rollout_deadlines WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
+SELECT organization_id, id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at, outcome, created_at, updated_at, at_work, away_seconds FROM cd_rollout_deadlines WHERE organization_id = $1 AND rollout_id = ANY($2::bigint[])
 ORDER BY rollout_id, CASE kind WHEN 'abort' THEN 2 WHEN 'rollout' THEN 0 ELSE 1 END, id
 `
 
@@ -42,6 +42,8 @@ func (q *Queries) Deadlines(ctx context.Context, organizationID int64, ids []int
 			&i.Outcome,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.AtWork,
+			&i.AwaySeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -54,8 +56,8 @@ func (q *Queries) Deadlines(ctx context.Context, organizationID int64, ids []int
 }
 
 const insertDeadline = `-- name: InsertDeadline :exec
-INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, principal_type, principal_id, reason, started_at, due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO cd_rollout_deadlines (organization_id, rollout_id, kind, environment_id, gate_id, seconds, action, counts_waiting, at_work, principal_type, principal_id, reason, started_at, due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (organization_id, rollout_id, kind, gate_id) WHERE outcome = '' OR kind <> 'abort' DO UPDATE
 SET action = excluded.action, principal_type = excluded.principal_type, principal_id = excluded.principal_id, reason = excluded.reason
 `
@@ -69,6 +71,7 @@ type InsertDeadlineParams struct {
 	Seconds        int32
 	Action         string
 	CountsWaiting  bool
+	AtWork         bool
 	PrincipalType  string
 	PrincipalID    *int64
 	Reason         string
@@ -87,6 +90,7 @@ func (q *Queries) InsertDeadline(ctx context.Context, arg InsertDeadlineParams) 
 		arg.Seconds,
 		arg.Action,
 		arg.CountsWaiting,
+		arg.AtWork,
 		arg.PrincipalType,
 		arg.PrincipalID,
 		arg.Reason,
@@ -94,6 +98,18 @@ func (q *Queries) InsertDeadline(ctx context.Context, arg InsertDeadlineParams) 
 		arg.DueAt,
 	)
 	return err
+}
+
+const noticeAbsence = `-- name: NoticeAbsence :one
+SELECT cd_notice_absence($1)::bigint
+`
+
+// Across organizations, on purpose: the service is stopped for all.
+func (q *Queries) NoticeAbsence(ctx context.Context, at time.Time) (int64, error) {
+	row := q.db.QueryRow(ctx, noticeAbsence, at)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const organizationsWithDueDeadlines = `-- name: OrganizationsWithDueDeadlines :many

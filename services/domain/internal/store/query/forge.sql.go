@@ -32,7 +32,7 @@ func (q *Queries) DueForgeMark(ctx context.Context, organizationID int64, at tim
 }
 
 const dueForgePull = `-- name: DueForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written, answers_link FROM cd_forge_pulls p WHERE p.organization_id = $1 AND p.state IN ('pending', 'sending') AND p.due_at <= $2
   AND (p.state = 'sending' OR p.host <> ALL (ARRAY(
       SELECT h.host FROM cd_forge_hosts h WHERE h.organization_id = $1 AND (h.paused_until > $2 OR h.pull_paused_until > $2
           OR h.quota_remaining < h.quota_limit / 2 AND h.quota_resets_at > $2 AND h.quota_resets_at <= $3::timestamptz
@@ -94,6 +94,7 @@ func (q *Queries) DueForgePull(ctx context.Context, arg DueForgePullParams) (For
 		&i.Answers,
 		&i.AnswersBegun,
 		&i.AnswersWritten,
+		&i.AnswersLink,
 	)
 	return i, err
 }
@@ -1118,7 +1119,7 @@ func (q *Queries) LockForgeHost(ctx context.Context, organizationID int64, host 
 }
 
 const lockForgePull = `-- name: LockForgePull :one
-SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
+SELECT organization_id, id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, reading, head, link, outcome, state, due_at, attempts, run, started, inputs, away_since, error, sent_at, created_at, updated_at, spent_at, answers, answers_begun, answers_written, answers_link FROM cd_forge_pulls WHERE organization_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD int64) (ForgePull, error) {
@@ -1155,6 +1156,7 @@ func (q *Queries) LockForgePull(ctx context.Context, organizationID int64, iD in
 		&i.Answers,
 		&i.AnswersBegun,
 		&i.AnswersWritten,
+		&i.AnswersLink,
 	)
 	return i, err
 }
@@ -1673,9 +1675,9 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 
 const saveForgePull = `-- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
-    begun_revision = $7, answers_begun = $8, answers_written = $9, step = $10, reading = $11::jsonb, head = $12, link = $13, outcome = $14, error = $15,
-    sent_at = $16, away_since = $17, asked_by = $18, spent_at = $19
-WHERE organization_id = $20 AND id = $21
+    begun_revision = $7, answers_begun = $8, answers_written = $9, step = $10, reading = $11::jsonb, head = $12, link = $13, answers_link = $14, outcome = $15, error = $16,
+    sent_at = $17, away_since = $18, asked_by = $19, spent_at = $20
+WHERE organization_id = $21 AND id = $22
 `
 
 type SaveForgePullParams struct {
@@ -1692,6 +1694,7 @@ type SaveForgePullParams struct {
 	Reading        json.RawMessage
 	Head           string
 	Link           string
+	AnswersLink    string
 	Outcome        string
 	Error          string
 	SentAt         *time.Time
@@ -1717,6 +1720,7 @@ func (q *Queries) SaveForgePull(ctx context.Context, arg SaveForgePullParams) er
 		arg.Reading,
 		arg.Head,
 		arg.Link,
+		arg.AnswersLink,
 		arg.Outcome,
 		arg.Error,
 		arg.SentAt,

@@ -702,6 +702,13 @@ SELECT t.organization_id, 'trigger_declined', 'trigger:' || t.id || ':' || $1::b
 FROM cd_triggers t
 WHERE t.organization_id = $4 AND t.id = $5
   AND EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = $4 AND c.enabled AND c.removed_at IS NULL)
+  AND NOT EXISTS (
+    SELECT FROM (
+        SELECT o.lacks_facts, o.reason FROM cd_trigger_signals o
+        WHERE o.organization_id = $4 AND o.trigger_id = $5 AND o.version_set_id = $6::bigint
+          AND o.state = 'decided' AND o.id <> ALL($7::bigint[])
+        ORDER BY o.decided_at DESC, o.id DESC LIMIT 1
+    ) l WHERE l.lacks_facts AND l.reason = $3::text)
 ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
@@ -711,9 +718,11 @@ type InsertDeclinedNotificationParams struct {
 	Reason         string
 	OrganizationID int64
 	TriggerID      int64
+	VersionSetID   *int64
+	Signals        []int64
 }
 
-// A trigger that decided not to begin.
+// A trigger that decided not to begin. What it lacks of a set is reported again only if that is something else than before.
 func (q *Queries) InsertDeclinedNotification(ctx context.Context, arg InsertDeclinedNotificationParams) error {
 	_, err := q.db.Exec(ctx, insertDeclinedNotification,
 		arg.SignalID,
@@ -721,6 +730,8 @@ func (q *Queries) InsertDeclinedNotification(ctx context.Context, arg InsertDecl
 		arg.Reason,
 		arg.OrganizationID,
 		arg.TriggerID,
+		arg.VersionSetID,
+		arg.Signals,
 	)
 	return err
 }

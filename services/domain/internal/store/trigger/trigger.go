@@ -41,6 +41,7 @@ func signal(r query.TriggerSignal) core.TriggerSignal {
 		Edit: edit, Sender: sender,
 		ID: r.ID, TriggerID: r.TriggerID, Cause: r.Cause, At: r.At, DueAt: r.DueAt, DecidedAt: r.DecidedAt,
 		Outcome: core.TriggerOutcome(r.Outcome), Reason: r.Reason, VersionSetID: orZero(r.VersionSetID), RolloutID: orZero(r.RolloutID),
+		LacksFacts: r.LacksFacts,
 	}
 }
 
@@ -211,6 +212,18 @@ func (w Writes) SignalTriggers(ctx context.Context, kind core.TriggerKind, cause
 	return pg.Classify(w.Q.SignalApplications(ctx, p), "signal triggers of kind %s", kind)
 }
 
+// LockFactTriggers implements origin.Tx.
+func (w Writes) LockFactTriggers(ctx context.Context, version int64) error {
+	err := w.Q.LockFactTriggers(ctx, w.Entered, version)
+	return pg.Classify(err, "lock the triggers that version %d is decided by", version)
+}
+
+// SignalFacts implements origin.Tx.
+func (w Writes) SignalFacts(ctx context.Context, version int64, at time.Time) error {
+	err := w.Q.SignalFacts(ctx, w.Entered, version, at)
+	return pg.Classify(err, "signal what became known of version %d", version)
+}
+
 // SignalDrift implements rollout.Tx.
 func (w Writes) SignalDrift(ctx context.Context, applicationEnvironment int64, objects string, at time.Time) error {
 	err := w.Q.SignalDrift(ctx, query.SignalDriftParams{
@@ -297,7 +310,7 @@ func (w Writes) PendingSignals(ctx context.Context, trigger int64) ([]core.Trigg
 func (w Writes) DecideSignals(ctx context.Context, signals []int64, d core.TriggerSignal) error {
 	err := w.Q.DecideSignals(ctx, query.DecideSignalsParams{
 		OrganizationID: w.Entered, Ids: signals, Outcome: string(d.Outcome), Reason: d.Reason, VersionSetID: orNull(d.VersionSetID),
-		RolloutID: orNull(d.RolloutID), At: d.DecidedAt,
+		RolloutID: orNull(d.RolloutID), At: d.DecidedAt, LacksFacts: d.LacksFacts,
 	})
 	if err != nil || d.Outcome != core.TriggerDeclined || len(signals) == 0 {
 		return pg.Classify(err, "keep the decision of trigger %d", d.TriggerID)
@@ -308,6 +321,7 @@ func (w Writes) DecideSignals(ctx context.Context, signals []int64, d core.Trigg
 	}
 	err = w.Q.InsertDeclinedNotification(ctx, query.InsertDeclinedNotificationParams{
 		OrganizationID: w.Entered, TriggerID: d.TriggerID, SignalID: signals[0], Reason: d.Reason, At: at,
+		VersionSetID: orNull(d.VersionSetID), Signals: signals,
 	})
 	return pg.Classify(err, "store a notification of trigger %d", d.TriggerID)
 }

@@ -56,9 +56,9 @@ type Attachments interface {
 	// Attached returns the signatures and attestations of an image, with the accounts of an organization; more reports
 	// whether there are others, which were not read. None is no error; an error has a class, as that of Registries.Digest.
 	Attached(ctx context.Context, organization int64, image, digest string) (all []Attached, more bool, err error)
-	// Claimed returns what the image says of its own source; empty for nothing. An error that is Invalid means that nothing can be read
-	// of it; after every other one the next attempt may succeed.
-	Claimed(ctx context.Context, organization int64, image, digest string) (provenance.Claim, error)
+	// Claimed returns what the image says of its own source, and its annotations and labels; empty for nothing. An error that is Invalid
+	// means that nothing can be read of it; after every other one the next attempt may succeed.
+	Claimed(ctx context.Context, organization int64, image, digest string) (provenance.Claim, map[string]string, error)
 }
 
 // Statement is what a configured signer has stated about an image.
@@ -138,9 +138,12 @@ func (p *Prover) Prove(
 	}
 	exclude(report.Vulnerabilities, excluded)
 	if claims {
-		claim, err := p.attachments.Claimed(ctx, organization, image, digest)
-		if err == nil || fault.Is(err, fault.Invalid) {
-			report.Claimed = &claim
+		claim, labels, err := p.attachments.Claimed(ctx, organization, image, digest)
+		if fault.Is(err, fault.Invalid) { // what cannot be read says the same forever
+			err, labels = nil, map[string]string{}
+		}
+		if err == nil {
+			report.Claimed, report.Labels = &claim, labels
 		}
 	}
 	report.Bound()

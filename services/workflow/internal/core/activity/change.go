@@ -25,6 +25,8 @@ type Change struct {
 	More  bool
 	// Files are the first of the manifests among them, before and after; none where the server does not serve both commits.
 	Files []ChangedFile
+	// Fork reports whether it comes from a fork: contents are not shown.
+	Fork bool
 	Limit
 }
 
@@ -58,11 +60,15 @@ type CommentRequest struct {
 	Body string
 	// OnlyKnown reports whether only a comment that exists is changed, and none is made.
 	OnlyKnown bool
+	// Known is where it is, as an earlier report said; empty if none has. It is the comment also where another account has written it.
+	Known string
 }
 
 // CommentReport is what became of a comment.
 type CommentReport struct {
 	// URL is where it is; empty without one.
 	URL string
+	// Held is why it could not be changed: another account has written it. Then it is as it was, and there is no other one.
+	Held string
 	Limit
 }

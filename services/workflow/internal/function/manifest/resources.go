@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,6 +25,35 @@ const (
 // resource is what identifies an object in manifests.
 type resource struct{ kind, namespace, name string }
 
+// Resource is an object that a change is about.
+type Resource struct {
+	// Action is added, changed or removed.
+	Action string
+	resource
+	// labels are those by which it is sorted.
+	labels string
+}
+
+// String is the object as people read it, as in "changed Deployment shop/api".
+func (r Resource) String() string {
+	name := r.name
+	if r.namespace != "" {
+		name = r.namespace + "/" + name
+	}
+	return r.Action + " " + r.kind + " " + name
+}
+
+// sortingLabels are those by which objects that belong together are shown together, the first of them first.
+func sortingLabels() []string {
+	return []string{"app.kubernetes.io/part-of", "app.kubernetes.io/name", "app.kubernetes.io/component", "app"}
+}
+
+// seen is an object of a file: the digest of its value, and the labels by which it is sorted.
+type seen struct {
+	sum
+	labels string
+}
+
 // sum is the digest of a value: those of equal ones are equal, whatever the order of their keys and their comments.
 type sum [sha256.Size]byte
 
@@ -33,11 +63,11 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9
 // errUnnamed is that of a file whose objects are not named although it may have some.
 var errUnnamed = errors.New("it has anchors, aliases, or a key twice")
 
-// Resources are the objects that differ between files before and after, as "added Deployment shop/api", in order, and the number of files
-// whose objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
+// Resources are the objects that differ between files before and after, by their labels, kind and name, and the number of files whose objects
+// are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
 // manifest has none: that of a chart's template is known only once it is rendered.
-func Resources(ctx context.Context, files []Revision) (all []string, unnamed int, err error) {
-	before, after := map[resource]sum{}, map[resource]sum{}
+func Resources(ctx context.Context, files []Revision) (all []Resource, unnamed int, err error) {
+	before, after := map[resource]seen{}, map[resource]seen{}
 	total := 0
 	for _, f := range files {
 		size := len(f.Before) + len(f.After)
@@ -46,7 +76,7 @@ func Resources(ctx context.Context, files []Revision) (all []string, unnamed int
 			continue
 		}
 		total += size
-		was, now := map[resource]sum{}, map[resource]sum{}
+		was, now := map[resource]seen{}, map[resource]seen{}
 		err := errors.Join(objects(ctx, f.Before, was), objects(ctx, f.After, now))
 		switch {
 		case ctx.Err() != nil:
@@ -61,42 +91,47 @@ func Resources(ctx context.Context, files []Revision) (all []string, unnamed int
 	return differences(before, after), unnamed, nil
 }
 
-func take(all, more map[resource]sum) {
+func take(all, more map[resource]seen) {
 	for r, d := range more {
 		all[r] = d
 	}
 }
 
-func differences(before, after map[resource]sum) (all []string) {
-	add := func(what string, r resource) {
-		name := r.name
-		if r.namespace != "" {
-			name = r.namespace + "/" + name
-		}
-		all = append(all, fmt.Sprintf("%s %s %s", what, r.kind, name))
-	}
+func differences(before, after map[resource]seen) (all []Resource) {
 	for r, old := range before {
 		switch now, is := after[r]; {
 		case !is:
-			add("removed", r)
-		case old != now:
-			add("changed", r)
+			all = append(all, Resource{"removed", r, old.labels})
+		case old.sum != now.sum:
+			all = append(all, Resource{"changed", r, now.labels})
 		}
 	}
-	for r := range after {
+	for r, now := range after {
 		if _, was := before[r]; !was {
-			add("added", r)
+			all = append(all, Resource{"added", r, now.labels})
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { // by what they are, and then by what happens to them
-		return strings.Compare(a[strings.Index(a, " "):]+a, b[strings.Index(b, " "):]+b)
+	slices.SortFunc(all, func(a, b Resource) int { // by what they belong to, what they are, and then by what happens to them
+		return cmp.Or(cmp.Compare(a.labels, b.labels), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
+			cmp.Compare(a.Action, b.Action))
 	})
 	return all
 }
 
+// labelsOf are the values of the labels by which an object is sorted; those without any come first.
+func labelsOf(document *yaml.Node) string {
+	var values []string
+	for _, label := range sortingLabels() {
+		if value := textAt(document.Content[0], "metadata", "labels", label); value != "" {
+			values = append(values, value)
+		}
+	}
+	return strings.Join(values, "\x00")
+}
+
 // objects adds those of a manifest; none if it is not one. One document at a time is decoded, and its values are not kept.
-func objects(ctx context.Context, text string, all map[resource]sum) error {
-	found := map[resource]sum{}
+func objects(ctx context.Context, text string, all map[resource]seen) error {
+	found := map[resource]seen{}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for ctx.Err() == nil {
 		var d yaml.Node
@@ -112,7 +147,7 @@ func objects(ctx context.Context, text string, all map[resource]sum) error {
 			return err
 		}
 		if r, is := resourceOf(&d); is {
-			found[r] = value
+			found[r] = seen{value, labelsOf(&d)}
 		}
 	}
 	return fmt.Errorf("read a manifest: %w", ctx.Err())

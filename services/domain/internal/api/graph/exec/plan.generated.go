@@ -483,6 +483,75 @@ func (ec *executionContext) fieldContext_PlannedApplication_environments(_ conte
 	return fc, nil
 }
 
+func (ec *executionContext) _PlannedDeadline_seconds(ctx context.Context, field graphql.CollectedField, obj *model.PlannedDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlannedDeadline_seconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Seconds(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlannedDeadline_seconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlannedDeadline", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PlannedDeadline_action(ctx context.Context, field graphql.CollectedField, obj *model.PlannedDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlannedDeadline_action(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Action(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.RolloutDeadlineAction) graphql.Marshaler {
+			return ec.marshalNRolloutDeadlineAction2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRolloutDeadlineAction(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlannedDeadline_action(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlannedDeadline", field, true, false, errors.New("field of type RolloutDeadlineAction does not have child fields"))
+}
+
+func (ec *executionContext) _PlannedDeadline_atWork(ctx context.Context, field graphql.CollectedField, obj *model.PlannedDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlannedDeadline_atWork(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AtWork, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlannedDeadline_atWork(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlannedDeadline", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _PlannedEnvironment_environment(ctx context.Context, field graphql.CollectedField, obj *model.PlannedEnvironment) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -542,6 +611,38 @@ func (ec *executionContext) fieldContext_PlannedEnvironment_needs(_ context.Cont
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_PlanNeed(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PlannedEnvironment_deadline(ctx context.Context, field graphql.CollectedField, obj *model.PlannedEnvironment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlannedEnvironment_deadline(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Deadline(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.PlannedDeadline) graphql.Marshaler {
+			return ec.marshalOPlannedDeadline2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPlannedDeadline(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PlannedEnvironment_deadline(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PlannedEnvironment",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PlannedDeadline(ctx, field)
 		},
 	}
 	return fc, nil
@@ -846,6 +947,54 @@ func (ec *executionContext) _PlannedApplication(ctx context.Context, sel ast.Sel
 	return out
 }
 
+var plannedDeadlineImplementors = []string{"PlannedDeadline"}
+
+func (ec *executionContext) _PlannedDeadline(ctx context.Context, sel ast.SelectionSet, obj *model.PlannedDeadline) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, plannedDeadlineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PlannedDeadline")
+		case "seconds":
+			out.Values[i] = ec._PlannedDeadline_seconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "action":
+			out.Values[i] = ec._PlannedDeadline_action(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "atWork":
+			out.Values[i] = ec._PlannedDeadline_atWork(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var plannedEnvironmentImplementors = []string{"PlannedEnvironment"}
 
 func (ec *executionContext) _PlannedEnvironment(ctx context.Context, sel ast.SelectionSet, obj *model.PlannedEnvironment) graphql.Marshaler {
@@ -866,6 +1015,11 @@ func (ec *executionContext) _PlannedEnvironment(ctx context.Context, sel ast.Sel
 		case "needs":
 			out.Values[i] = ec._PlannedEnvironment_needs(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "deadline":
+			out.Values[i] = ec._PlannedEnvironment_deadline(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -990,6 +1144,13 @@ func (ec *executionContext) marshalNPlannedEnvironment2ᚕgithubᚗcomᚋlockste
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOPlannedDeadline2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐPlannedDeadline(ctx context.Context, sel ast.SelectionSet, v *model.PlannedDeadline) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PlannedDeadline(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

@@ -274,6 +274,52 @@ func (ec *executionContext) fieldContext_ComponentChanges_known(_ context.Contex
 	return graphql.NewScalarFieldContext("ComponentChanges", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _ImageLabel_key(ctx context.Context, field graphql.CollectedField, obj *model.ImageLabel) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageLabel_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageLabel_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageLabel", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ImageLabel_value(ctx context.Context, field graphql.CollectedField, obj *model.ImageLabel) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ImageLabel_value(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Value, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ImageLabel_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ImageLabel", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _LookUpProvenancePayload_version(ctx context.Context, field graphql.CollectedField, obj *model.LookUpProvenancePayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -558,6 +604,38 @@ func (ec *executionContext) fieldContext_Provenance_claimed(_ context.Context, f
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ClaimedSource(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Provenance_labels(ctx context.Context, field graphql.CollectedField, obj *model.Provenance) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Provenance_labels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Labels(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.ImageLabel) graphql.Marshaler {
+			return ec.marshalNImageLabel2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐImageLabelᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Provenance_labels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Provenance",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ImageLabel(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1526,6 +1604,49 @@ func (ec *executionContext) _ComponentChanges(ctx context.Context, sel ast.Selec
 	return out
 }
 
+var imageLabelImplementors = []string{"ImageLabel"}
+
+func (ec *executionContext) _ImageLabel(ctx context.Context, sel ast.SelectionSet, obj *model.ImageLabel) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, imageLabelImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ImageLabel")
+		case "key":
+			out.Values[i] = ec._ImageLabel_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "value":
+			out.Values[i] = ec._ImageLabel_value(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var lookUpProvenancePayloadImplementors = []string{"LookUpProvenancePayload"}
 
 func (ec *executionContext) _LookUpProvenancePayload(ctx context.Context, sel ast.SelectionSet, obj *model.LookUpProvenancePayload) graphql.Marshaler {
@@ -1624,6 +1745,11 @@ func (ec *executionContext) _Provenance(ctx context.Context, sel ast.SelectionSe
 		case "claimed":
 			out.Values[i] = ec._Provenance_claimed(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "labels":
+			out.Values[i] = ec._Provenance_labels(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "sbomFormat":
@@ -2135,6 +2261,26 @@ func (ec *executionContext) marshalNComponentChange2ᚕgithubᚗcomᚋlockstep�
 
 func (ec *executionContext) marshalNComponentChanges2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐComponentChanges(ctx context.Context, sel ast.SelectionSet, v model.ComponentChanges) graphql.Marshaler {
 	return ec._ComponentChanges(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNImageLabel2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐImageLabel(ctx context.Context, sel ast.SelectionSet, v model.ImageLabel) graphql.Marshaler {
+	return ec._ImageLabel(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNImageLabel2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐImageLabelᚄ(ctx context.Context, sel ast.SelectionSet, v []model.ImageLabel) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNImageLabel2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐImageLabel(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNLookUpProvenanceInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐLookUpProvenanceInput(ctx context.Context, v any) (model.LookUpProvenanceInput, error) {

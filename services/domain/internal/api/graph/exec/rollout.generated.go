@@ -2085,6 +2085,29 @@ func (ec *executionContext) fieldContext_RolloutDeadline_countsWaiting(_ context
 	return graphql.NewScalarFieldContext("RolloutDeadline", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _RolloutDeadline_atWork(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RolloutDeadline_atWork(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AtWork, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RolloutDeadline_atWork(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RolloutDeadline", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _RolloutDeadline_state(ctx context.Context, field graphql.CollectedField, obj *model.RolloutDeadline) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4656,6 +4679,11 @@ func (ec *executionContext) _RolloutDeadline(ctx context.Context, sel ast.Select
 			}
 		case "countsWaiting":
 			out.Values[i] = ec._RolloutDeadline_countsWaiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "atWork":
+			out.Values[i] = ec._RolloutDeadline_atWork(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

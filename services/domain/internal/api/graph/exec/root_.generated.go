@@ -1153,6 +1153,11 @@ type ComplexityRoot struct {
 		Path    func(childComplexity int) int
 	}
 
+	ImageLabel struct {
+		Key   func(childComplexity int) int
+		Value func(childComplexity int) int
+	}
+
 	InstallationPolicySet struct {
 		Mode     func(childComplexity int) int
 		Name     func(childComplexity int) int
@@ -1653,7 +1658,14 @@ type ComplexityRoot struct {
 		Trigger        func(childComplexity int) int
 	}
 
+	PlannedDeadline struct {
+		Action  func(childComplexity int) int
+		AtWork  func(childComplexity int) int
+		Seconds func(childComplexity int) int
+	}
+
 	PlannedEnvironment struct {
+		Deadline    func(childComplexity int) int
 		Environment func(childComplexity int) int
 		Needs       func(childComplexity int) int
 	}
@@ -1818,6 +1830,7 @@ type ComplexityRoot struct {
 		ComponentCount  func(childComplexity int) int
 		Components      func(childComplexity int) int
 		Evidence        func(childComplexity int) int
+		Labels          func(childComplexity int) int
 		LookedAt        func(childComplexity int) int
 		NextLookAt      func(childComplexity int) int
 		Problem         func(childComplexity int) int
@@ -2164,6 +2177,7 @@ type ComplexityRoot struct {
 
 	RolloutDeadline struct {
 		Action           func(childComplexity int) int
+		AtWork           func(childComplexity int) int
 		CountsWaiting    func(childComplexity int) int
 		DueAt            func(childComplexity int) int
 		Environment      func(childComplexity int) int
@@ -6889,6 +6903,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.HeldField.Path(childComplexity), true
 
+	case "ImageLabel.key":
+		if e.ComplexityRoot.ImageLabel.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageLabel.Key(childComplexity), true
+	case "ImageLabel.value":
+		if e.ComplexityRoot.ImageLabel.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ImageLabel.Value(childComplexity), true
+
 	case "InstallationPolicySet.mode":
 		if e.ComplexityRoot.InstallationPolicySet.Mode == nil {
 			break
@@ -9532,6 +9559,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PlannedApplication.Trigger(childComplexity), true
 
+	case "PlannedDeadline.action":
+		if e.ComplexityRoot.PlannedDeadline.Action == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedDeadline.Action(childComplexity), true
+	case "PlannedDeadline.atWork":
+		if e.ComplexityRoot.PlannedDeadline.AtWork == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedDeadline.AtWork(childComplexity), true
+	case "PlannedDeadline.seconds":
+		if e.ComplexityRoot.PlannedDeadline.Seconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedDeadline.Seconds(childComplexity), true
+
+	case "PlannedEnvironment.deadline":
+		if e.ComplexityRoot.PlannedEnvironment.Deadline == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PlannedEnvironment.Deadline(childComplexity), true
 	case "PlannedEnvironment.environment":
 		if e.ComplexityRoot.PlannedEnvironment.Environment == nil {
 			break
@@ -10210,6 +10262,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Provenance.Evidence(childComplexity), true
+	case "Provenance.labels":
+		if e.ComplexityRoot.Provenance.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Provenance.Labels(childComplexity), true
 	case "Provenance.lookedAt":
 		if e.ComplexityRoot.Provenance.LookedAt == nil {
 			break
@@ -11906,6 +11964,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RolloutDeadline.Action(childComplexity), true
+	case "RolloutDeadline.atWork":
+		if e.ComplexityRoot.RolloutDeadline.AtWork == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RolloutDeadline.AtWork(childComplexity), true
 	case "RolloutDeadline.countsWaiting":
 		if e.ComplexityRoot.RolloutDeadline.CountsWaiting == nil {
 			break
@@ -19084,7 +19148,7 @@ input PlanPreviewInput {
 
 "What a change would roll out."
 type PlanPreview {
-  "The applications that it touches, by name; at most 50."
+  "The applications that it touches, by their labels and then by name, so that those that belong together are together; at most 50."
   applications: [PlannedApplication!]!
   "Whether it touches others."
   more: Boolean!
@@ -19116,6 +19180,17 @@ type PlannedEnvironment {
   environment: Environment!
   "What the rollout would have to pass there."
   needs: [PlanNeed!]!
+  "How long the rollout may take there; null for any time."
+  deadline: PlannedDeadline
+}
+
+"How long a rollout may take in an environment, as its pipeline says or by default."
+type PlannedDeadline {
+  seconds: Int!
+  "What happens to the rollout when it passes."
+  action: RolloutDeadlineAction!
+  "Whether only time counts in which the rollout is at work there, which is the default of pipelines without deadlines."
+  atWork: Boolean!
 }
 
 "A condition that a rollout would have to meet."
@@ -19668,6 +19743,8 @@ type Provenance {
   sources: [ProvenanceSource!]!
   "What the image claims about its source, by annotations and labels: not verified, and nothing is decided by it. Null if it claims nothing, and before it was read."
   claimed: ClaimedSource
+  "The annotations and labels of the image, by key, as far as they are short, at most 50: not verified either. Triggers may filter by them."
+  labels: [ImageLabel!]!
   "The format of its SBOM."
   sbomFormat: String
   "How many components its SBOM lists."
@@ -19696,6 +19773,12 @@ type ClaimedSource {
   source: String
   "A commit of 7 to 64 hexadecimal digits: org.opencontainers.image.revision; null for none."
   revision: String
+}
+
+"A label or an annotation of an image."
+type ImageLabel {
+  key: String!
+  value: String!
 }
 
 "A part of an image, by its SBOM."
@@ -20047,6 +20130,8 @@ type RolloutDeadline {
   action: RolloutDeadlineAction!
   "Whether time spent waiting for people counts: for an approval, while it is paused or aborted, and while a freeze, a pin, a veto or a policy stops it."
   countsWaiting: Boolean!
+  "Whether only time counts in which the rollout is at work in the environment, which is the default of pipelines without deadlines: not while it waits at a weight, for an approval, a check or a control, or is paused."
+  atWork: Boolean!
   state: RolloutDeadlineState!
   "Since when it runs; null before that."
   startedAt: Time
@@ -20082,7 +20167,7 @@ enum RolloutDeadlineState {
   PENDING
   "It runs."
   RUNNING
-  "It stands still, because the rollout waits for people and that does not count."
+  "It stands still, because the rollout waits and that does not count."
   WAITING
   "What it is about has ended in time."
   MET
@@ -23748,6 +23833,16 @@ func (ec *executionContext) childFields_HeldField(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type HeldField", field.Name)
 }
 
+func (ec *executionContext) childFields_ImageLabel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_ImageLabel_key(ctx, field)
+	case "value":
+		return ec.fieldContext_ImageLabel_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ImageLabel", field.Name)
+}
+
 func (ec *executionContext) childFields_InstallationPolicySet(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -24504,12 +24599,26 @@ func (ec *executionContext) childFields_PlannedApplication(ctx context.Context, 
 	return nil, fmt.Errorf("no field named %q was found under type PlannedApplication", field.Name)
 }
 
+func (ec *executionContext) childFields_PlannedDeadline(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "seconds":
+		return ec.fieldContext_PlannedDeadline_seconds(ctx, field)
+	case "action":
+		return ec.fieldContext_PlannedDeadline_action(ctx, field)
+	case "atWork":
+		return ec.fieldContext_PlannedDeadline_atWork(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlannedDeadline", field.Name)
+}
+
 func (ec *executionContext) childFields_PlannedEnvironment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "environment":
 		return ec.fieldContext_PlannedEnvironment_environment(ctx, field)
 	case "needs":
 		return ec.fieldContext_PlannedEnvironment_needs(ctx, field)
+	case "deadline":
+		return ec.fieldContext_PlannedEnvironment_deadline(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PlannedEnvironment", field.Name)
 }
@@ -24840,6 +24949,8 @@ func (ec *executionContext) childFields_Provenance(ctx context.Context, field gr
 		return ec.fieldContext_Provenance_sources(ctx, field)
 	case "claimed":
 		return ec.fieldContext_Provenance_claimed(ctx, field)
+	case "labels":
+		return ec.fieldContext_Provenance_labels(ctx, field)
 	case "sbomFormat":
 		return ec.fieldContext_Provenance_sbomFormat(ctx, field)
 	case "componentCount":
@@ -25366,6 +25477,8 @@ func (ec *executionContext) childFields_RolloutDeadline(ctx context.Context, fie
 		return ec.fieldContext_RolloutDeadline_action(ctx, field)
 	case "countsWaiting":
 		return ec.fieldContext_RolloutDeadline_countsWaiting(ctx, field)
+	case "atWork":
+		return ec.fieldContext_RolloutDeadline_atWork(ctx, field)
 	case "state":
 		return ec.fieldContext_RolloutDeadline_state(ctx, field)
 	case "startedAt":

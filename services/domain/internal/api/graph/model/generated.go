@@ -827,6 +827,12 @@ type GroupPayload struct {
 	Errors       []UserError        `json:"errors"`
 }
 
+// A label or an annotation of an image.
+type ImageLabel struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
 // A policy set of the installation.
 type InstallationPolicySet struct {
 	// As decisions name it.
@@ -2905,7 +2911,7 @@ const (
 	RolloutDeadlineStatePending RolloutDeadlineState = "PENDING"
 	// It runs.
 	RolloutDeadlineStateRunning RolloutDeadlineState = "RUNNING"
-	// It stands still, because the rollout waits for people and that does not count.
+	// It stands still, because the rollout waits and that does not count.
 	RolloutDeadlineStateWaiting RolloutDeadlineState = "WAITING"
 	// What it is about has ended in time.
 	RolloutDeadlineStateMet RolloutDeadlineState = "MET"

@@ -2,6 +2,7 @@ package model
 
 import (
 	"strings"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
@@ -76,6 +77,25 @@ func (e PlannedEnvironment) Needs() []PlanNeed {
 		all[i] = PlanNeed{n}
 	}
 	return all
+}
+
+// Deadline is null for any time.
+func (e PlannedEnvironment) Deadline() *PlannedDeadline {
+	if e.foreseen.Deadline == nil {
+		return nil
+	}
+	return &PlannedDeadline{*e.foreseen.Deadline}
+}
+
+// PlannedDeadline wraps the domain's.
+type PlannedDeadline struct{ core.DeadlineRule }
+
+// Seconds is how long it is.
+func (d PlannedDeadline) Seconds() int { return int(d.After / time.Second) }
+
+// Action is what happens when it passes.
+func (d PlannedDeadline) Action() RolloutDeadlineAction {
+	return RolloutDeadlineAction(strings.ToUpper(string(d.DeadlineRule.Action)))
 }
 
 // PlanNeed wraps the domain's.

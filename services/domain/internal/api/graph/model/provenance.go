@@ -1,6 +1,8 @@
 package model
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
@@ -61,6 +63,15 @@ func (p Provenance) Claimed() *ClaimedSource {
 		return nil
 	}
 	return &ClaimedSource{Source: orNull(p.report.Claimed.Source), Revision: orNull(p.report.Claimed.Revision)}
+}
+
+// Labels are those of the image, by key.
+func (p Provenance) Labels() []ImageLabel {
+	all := make([]ImageLabel, 0, len(p.report.Labels))
+	for _, key := range slices.Sorted(maps.Keys(p.report.Labels)) {
+		all = append(all, ImageLabel{Key: key, Value: p.report.Labels[key]})
+	}
+	return all
 }
 
 // SbomFormat is null without an SBOM.

@@ -9,7 +9,8 @@ type Deadline = NonNullable<RolloutPageData['rollout']>['deadlines'][number]
 const then = { FAIL: 'it fails', ABORT: 'it is aborted', CANCEL: 'it is cancelled' }
 
 /** Nothing for a rollout without deadlines. */
-export function Deadlines({ deadlines }: { deadlines: Deadline[] }) {
+export function Deadlines({ deadlines: all }: { deadlines: Deadline[] }) {
+  const deadlines = all.filter((d) => !d.atWork || ['RUNNING', 'WAITING', 'PASSED'].includes(d.state)) // defaults say nothing before and afterwards
   if (deadlines.length === 0) return null
   return (
     <section className="card" aria-labelledby="deadlines">
@@ -27,7 +28,7 @@ export function Deadlines({ deadlines }: { deadlines: Deadline[] }) {
 
 function One({ deadline: d }: { deadline: Deadline }) {
   const what = d.environment ? d.environment.name : d.kind === 'ABORT' ? 'Taking back' : 'The rollout'
-  const whole = remaining(d.seconds * 1_000)
+  const whole = remaining(d.seconds * 1_000) + (d.atWork ? ' at work' : '')
   switch (d.state) {
     case 'RUNNING':
       return d.dueAt ? (
@@ -38,7 +39,7 @@ function One({ deadline: d }: { deadline: Deadline }) {
     case 'WAITING':
       return (
         <p className="line">
-          <strong>{what}</strong> <span className="faint">{remaining((d.remainingSeconds ?? 0) * 1_000)} left, then {then[d.action]}</span> <Chip tone="quiet" icon="paused" word="Stands still: waiting for people does not count" />
+          <strong>{what}</strong> <span className="faint">{remaining((d.remainingSeconds ?? 0) * 1_000)} left, then {then[d.action]}</span> <Chip tone="quiet" icon="paused" word={d.atWork ? 'Stands still: only time at work counts' : 'Stands still: waiting for people does not count'} />
         </p>
       )
     case 'PASSED':

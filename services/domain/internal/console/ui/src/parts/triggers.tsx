@@ -10,6 +10,7 @@ import { useAsk, useChange } from '../api/hooks'
 import { SchemaForm } from '../form/SchemaForm'
 import { prune, validate, withDefaults, type Json, type Schema } from '../form/schema'
 import { editsOf, type Edits } from '../logic/edits'
+import { everySet, type EverySet } from '../logic/everyset'
 import { announce } from './announce'
 import { Confirm } from './confirm'
 import { Dialog } from './dialog'
@@ -42,6 +43,7 @@ export function Triggers({ name }: { name: string }) {
   const [releasing, setReleasing] = useState<Hold | null>(null)
   const app = query.data?.application
   const changed = () => query.refetch()
+  const template = app ? everySet(app.flowDefinition?.definition, app.triggers.map((t) => t.kind)) : null
   return (
     <section className="card" aria-labelledby="triggers">
       <header className="line">
@@ -62,6 +64,7 @@ export function Triggers({ name }: { name: string }) {
           </button>
         </p>
       ))}
+      {template && <DeployEverySet application={name} template={template} changed={changed} />}
       {app && (
         <div className="scroll" tabIndex={0} role="region" aria-label="Triggers and their last decisions">
           <table className="list">
@@ -157,6 +160,28 @@ export function Triggers({ name }: { name: string }) {
         </Confirm>
       )}
     </section>
+  )
+}
+
+/** One click for an application whose rollouts people begin: every new version set goes to its first environment. */
+function DeployEverySet({ application, template, changed }: { application: string; template: EverySet; changed: () => Promise<unknown> }) {
+  const save = useChange(
+    async () => accepted((await ask(PutTrigger, { input: { application, name: template.name, kind: 'VERSION', config: template.config, enabled: true } })).putTrigger),
+    () => {
+      announce(`Every new version set is deployed to ${template.environment}`)
+      void changed()
+    },
+  )
+  return (
+    <div className="line">
+      <p>
+        Nothing begins a rollout here but people and machines. A trigger can deploy each new version set to <bdi>{template.environment}</bdi>, the first environment of the pipeline, once no other one has arrived for two minutes.
+      </p>
+      <button type="button" disabled={save.isPending} onClick={() => save.mutate(undefined)}>
+        Deploy every new set to {template.environment}
+      </button>
+      <FormError error={save.error} shown={() => false} />
+    </div>
   )
 }
 
