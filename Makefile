@@ -412,7 +412,7 @@ ci: ## What CI runs: drift, format-check, lint, arch, charts, test, model, simul
 	if command -v npm >/dev/null; then $(MAKE) clients; $(MAKE) console-drift; $(MAKE) console-test; else echo "npm: found none; the clients' and the console's own tests are left out" >&2; fi
 
 .PHONY: nightly
-nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, signatures with a real cosign, long simulation, deep models, random passages, a parent of 10,000 children that is killed, the race detector, every fuzz target for minutes (FUZZ=2m)
+nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos, half an hour of soak, the faults of clusters, proposals on a real Gitea, signatures with a real cosign, long simulation, deep models, random passages, a parent of 10,000 children that is killed, fleets of 500 clusters, events for 10,000 applications, the race detector, every fuzz target for minutes (FUZZ=2m)
 	@$(MAKE) race
 	@$(MAKE) e2e
 	@$(MAKE) e2e E2E_FLAGS="--measure-workflows 100"
@@ -426,9 +426,24 @@ nightly: ## What takes hours: every scenario on a real cluster, an hour of chaos
 	@$(MAKE) model DEEP=1
 	@LOCKSTEP_POLICY_REQUESTS=1000000 go test -count=1 -timeout 20m -v -run '^Test(TheIndexDecidesAsPlainEvaluationDoes|WhatIsRememberedIsWhatWouldBeDecided)$$' ./pkg/policy
 	@go test -count=1 -timeout 20m -v -run '^TestAParentOfManyChildren$$' ./services/workflow -children 10000
+	@$(MAKE) fleet-scale
+	@$(MAKE) trigger-scale
 	@LOCKSTEP_WHERE_VERSIONS=10000 go test -count=1 -timeout 20m -v -run '^TestWhereIsAnsweredAtScale$$' ./services/domain
 	@LOCKSTEP_PASSAGES=10m go test -count=1 -timeout 20m -v -run '^TestPassagesKeepToTheReference$$' ./services/domain
 	@$(MAKE) fuzz FUZZ=$(or $(FUZZ),2m)
+
+# Lists of sizes, of which the first and the last are compared.
+TARGETS ?= 50,500
+APPLICATIONS ?= 1000,10000
+
+.PHONY: fleet-scale
+fleet-scale: ## Roll out to 50 and to 500 simulated clusters, and compare what each of them costs (TARGETS=50,500)
+	@LOCKSTEP_FLEET_TARGETS=$(TARGETS) go test -count=1 -timeout 20m -v -run '^TestARolloutGoesToAFleet$$' ./tools/lockstep/crash
+
+.PHONY: trigger-scale
+trigger-scale: ## Send events to 1,000 and to 10,000 applications with all kinds of triggers, and compare what each event costs (APPLICATIONS=1000,10000)
+	@LOCKSTEP_TRIGGER_APPLICATIONS=$(APPLICATIONS) LOCKSTEP_TRIGGER_EVENTS=2000 \
+		go test -count=1 -timeout 60m -v -run '^TestNoEventIsMissedOrDecidedTwice$$' ./services/domain
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZ=1m each)

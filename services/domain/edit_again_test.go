@@ -149,8 +149,10 @@ func TestAnEditWithoutAnEndIsStopped(t *testing.T) {
 	w.after(11*time.Minute, 1)
 	w.want(len(e.stopped), 1)
 	e.created = w.now.Now()
+	w.after(time.Minute, 1)
+	e.answers = []map[string]string{nil, {"outcome": "withdrawn"}} // its commit was searched for
 	w.after(time.Minute, 2)
-	w.want(len(e.order), 2)
+	w.want(len(e.order), 3)
 }
 
 // R4-28: while the forge is away, an edit is tried again for more than an hour.

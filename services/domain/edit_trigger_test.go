@@ -175,6 +175,7 @@ func TestAnEditIsTriedAgain(t *testing.T) {
 	for range 5 {
 		e.answers = append(e.answers, map[string]string{"outcome": "failed", "why": "commit: conflict: main has moved"})
 	}
+	e.answers = append(e.answers, map[string]string{"outcome": "withdrawn"}) // the last one searched for a commit
 	_, err := w.triggers.SendEvent(t.Context(), user(), trigger.Event{
 		ID: "1", Source: "/ci", Type: "build.passed", Data: json.RawMessage(`{"build":{"tag":"1.1","digest":"sha256:a"}}`),
 	})
@@ -188,7 +189,7 @@ func TestAnEditIsTriedAgain(t *testing.T) {
 		w.now.Advance(3 * time.Minute)
 	}
 	w.want(last, "declined: the files could not be edited: commit: conflict: main has moved; it was tried 5 times")
-	w.want(len(e.order), 5)
+	w.want(len(e.order), 6)
 	w.want(w.rolloutCount(), 0)
 }
 

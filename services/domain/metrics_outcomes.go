@@ -29,7 +29,8 @@ func driftLooks(read func() map[string]int64) outcomeMetrics {
 
 func triggerEdits(read func() map[string]int64) outcomeMetrics {
 	return byOutcome("lockstep_trigger_edits_total", "Edits of files by triggers in this process, by outcome: committed, proposed, unchanged, "+
-		"failed, or again for an attempt that failed and is repeated.", read)
+		"failed, again for an attempt that failed and is repeated, limited for one that began to wait for the limit of its trigger within "+
+		"an hour, or returned for an event that was about an edit of the trigger itself, which is declined.", read)
 }
 
 func skippedSteps(read func() map[string]int64) outcomeMetrics {

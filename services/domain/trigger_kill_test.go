@@ -63,11 +63,12 @@ func TestARollbackSurvivesAKillAtEachStatement(t *testing.T) {
 		t.Errorf("died %d times; want at many statements", kills)
 	}
 	w.nothingDue("after the rollback")
+	back := w.expectOneRollback(r)
+	w.handsOver(mortal, died, back)
+	w.succeed(back)
+	w.want(w.reload(back).State, core.RolloutCompleted)
+	w.nothingDue("after the rollback has ended")
 	w.want(w.rolloutCount(), 3)
-	back := w.active()
-	w.want(back.VersionSetID, w.set.ID)
-	w.verifyJournal(r)
-	w.verifyJournal(back)
 }
 
 // R4-02, R4-11: a process that is killed at any statement of a look for drift has asked nobody, or the driver once; one that is killed at

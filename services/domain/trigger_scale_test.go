@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,12 +30,47 @@ func scaleOf(t *testing.T, name string, otherwise int) int {
 }
 
 // D58, R4-04, R4-06: with every trigger of every application on and several workers, no event is missed, and none begins anything twice,
-// also where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS and LOCKSTEP_TRIGGER_EVENTS are how many there are; it logs how long
-// sending an event and deciding take.
+// also where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS, such as 1000,10000, and LOCKSTEP_TRIGGER_EVENTS are how many there are. An
+// event and what is decided about it reads no more rows beside more applications; how long both take is logged.
 func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	t.Parallel()
+	sizes, events := []int{4}, scaleOf(t, "LOCKSTEP_TRIGGER_EVENTS", 40)
+	if given := os.Getenv("LOCKSTEP_TRIGGER_APPLICATIONS"); given != "" {
+		sizes = nil
+		for text := range strings.SplitSeq(given, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				t.Fatalf("found LOCKSTEP_TRIGGER_APPLICATIONS=%s; expected numbers such as 1000,10000", given)
+			}
+			sizes = append(sizes, n)
+		}
+	}
+	costs := map[int]float64{}
+	for _, applications := range sizes {
+		t.Run(strconv.Itoa(applications), func(t *testing.T) { costs[applications] = missNoEvent(t, applications, events) }) //nolint:paralleltest // it is measured
+	}
+	if few, many := costs[sizes[0]], costs[sizes[len(sizes)-1]]; many > 1.3*few {
+		t.Errorf("an event reads %.1f rows of %d applications, and %.1f of %d; expected at most 1.3 times as many", few, sizes[0], many, sizes[len(sizes)-1])
+	}
+}
+
+// rowsRead are the rows that transactions of the service have read so far, in tables and indexes.
+func (w winter) rowsRead() (n int64) {
+	w.t.Helper()
+	for _, c := range w.service.pool.AcquireAllIdle(w.t.Context()) { // what a connection has not reported yet
+		_, err := c.Exec(w.t.Context(), `SELECT pg_stat_force_next_flush()`)
+		c.Release()
+		w.ok(err)
+	}
+	const query = `SELECT tup_returned + tup_fetched FROM pg_stat_database WHERE datname = current_database()`
+	w.ok(w.fixture.pool.QueryRow(w.t.Context(), query).Scan(&n))
+	return n
+}
+
+// missNoEvent sends events to applications and has them decided, and returns how many rows are read for each.
+func missNoEvent(t *testing.T, applications, events int) float64 {
+	t.Helper()
 	const workers = 4
-	applications, events := scaleOf(t, "LOCKSTEP_TRIGGER_APPLICATIONS", 4), scaleOf(t, "LOCKSTEP_TRIGGER_EVENTS", 40)
 	w := clocked(t)
 	all := []winter{w}
 	for i := range applications - 1 {
@@ -50,6 +86,9 @@ func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	}
 	w.decide()
 	before := w.countOf(`SELECT count(*) FROM cd_trigger_signals`)
+	_, err := w.fixture.pool.Exec(t.Context(), `VACUUM ANALYZE`)
+	w.ok(err)
+	read := w.rowsRead()
 	wall := clock.System()
 	var mu sync.Mutex
 	var sends, decisions []time.Duration
@@ -105,6 +144,7 @@ func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	close(sent)
 	group.Wait()
 	w.decide() // what a worker has skipped because another one had it locked
+	cost := float64(w.rowsRead()-read) / float64(events)
 	w.want(w.countOf(`SELECT count(*) FROM cd_trigger_signals`)-before, events)
 	w.want(w.countOf(`SELECT count(*) FROM cd_trigger_signals WHERE cause LIKE 'event:%' AND state = 'pending' AND outcome <> 'waiting'`), 0)
 	// One rollout of each application is under way, whatever has arrived meanwhile.
@@ -112,6 +152,7 @@ func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	w.want(w.countOf(`SELECT count(DISTINCT application_id) FROM cd_rollouts`), min(applications, events))
 	slices.Sort(sends)
 	slices.Sort(decisions)
-	t.Logf("%d applications, %d events in %s: sending p50 %s p95 %s; %d decisions p50 %s p95 %s", applications, events, took, sends[len(sends)/2],
-		sends[len(sends)*95/100], len(decisions), decisions[len(decisions)/2], decisions[len(decisions)*95/100])
+	t.Logf("%d applications, %d events in %s: sending p50 %s p95 %s; %d decisions p50 %s p95 %s; %.1f rows read for each event", applications, events, took,
+		sends[len(sends)/2], sends[len(sends)*95/100], len(decisions), decisions[len(decisions)/2], decisions[len(decisions)*95/100], cost)
+	return cost
 }

@@ -61,6 +61,10 @@ func (f *fakes) ReadDifference(context.Context, activity.DifferenceRequest) (act
 	return activity.Difference{}, nil
 }
 
+func (f *fakes) FindCommit(context.Context, int64, string, string, string, string) (activity.CommitInfo, error) {
+	return activity.CommitInfo{}, nil
+}
+
 func (f *fakes) ReadCommit(context.Context, int64, string, string) (activity.CommitInfo, error) {
 	return activity.CommitInfo{SHA: "sha"}, nil
 }

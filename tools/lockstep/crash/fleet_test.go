@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,19 +30,54 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
-// D61: one rollout goes to as many simulated clusters as LOCKSTEP_FLEET_TARGETS says, each with a relay of its own. What it costs for each
-// target is logged.
+// fleetCost is what a rollout costs for each target: transactions and changed rows of the services, and requests to its cluster that change
+// something. Looks are left out, which depend on how long it takes.
+type fleetCost struct{ transactions, rows, changes float64 }
+
+// mostGrowth is how many times as much a target may cost in the largest fleet as in the smallest.
+const mostGrowth = 1.3
+
+// D61: one rollout goes to as many simulated clusters as LOCKSTEP_FLEET_TARGETS says, such as 50,500, each with a relay of its own. A target
+// costs no more in a larger fleet; what it costs is logged.
 func TestARolloutGoesToAFleet(t *testing.T) {
 	t.Parallel()
-	targets := 3
-	if given, err := strconv.Atoi(os.Getenv("LOCKSTEP_FLEET_TARGETS")); err == nil && given > 0 {
-		targets = given
+	sizes := []int{3}
+	if given := os.Getenv("LOCKSTEP_FLEET_TARGETS"); given != "" {
+		sizes = nil
+		for text := range strings.SplitSeq(given, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				t.Fatalf("found LOCKSTEP_FLEET_TARGETS=%s; expected numbers of targets such as 50,500", given)
+			}
+			sizes = append(sizes, n)
+		}
 	}
+	costs := map[int]fleetCost{}
+	for _, targets := range sizes {
+		t.Run(strconv.Itoa(targets), func(t *testing.T) { costs[targets] = rollToFleet(t, targets) }) //nolint:paralleltest // it is measured
+	}
+	few, many := costs[sizes[0]], costs[sizes[len(sizes)-1]]
+	for what, of := range map[string][2]float64{
+		"transactions": {few.transactions, many.transactions}, "changed rows": {few.rows, many.rows}, "changes of the cluster": {few.changes, many.changes},
+	} {
+		if of[1] > mostGrowth*of[0] {
+			t.Errorf("%.1f %s for each of %d targets, and %.1f of %d; expected at most %.1f times as many", of[0], what, sizes[0], of[1],
+				sizes[len(sizes)-1], mostGrowth)
+		}
+	}
+	if many.changes < 1 {
+		t.Errorf("found %.2f changes of each cluster; expected a deployment", many.changes)
+	}
+}
+
+// rollToFleet is one rollout to so many targets.
+func rollToFleet(t *testing.T, targets int) fleetCost {
+	t.Helper()
 	database := pgtest.URL(t)
 	scenario := oneStage()
 	scenario.Services, scenario.Stages[0].Gates = []string{"api"}, nil
 	ctx, w := startIn(t, stack.Config{Dir: t.TempDir(), DatabaseURL: database, Fast: true}, scenario)
-	w.addTargets(ctx, t, targets)
+	changes := w.addTargets(ctx, t, targets)
 	for _, do := range []func(context.Context) error{w.CreateRepository, w.CreateApplication, w.createFleet, w.CreatePipeline} {
 		if err := do(ctx); err != nil {
 			t.Fatal(err)
@@ -47,7 +87,8 @@ func TestARolloutGoesToAFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, worked, began := commits(t, database), processors(t), w.Clock.Now()
+	before, rows := written(t, database)
+	changed, worked, began := changes.Load(), processors(t), w.Clock.Now()
 	r, err := w.Roll(ctx, set.ID, "a fleet")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +100,10 @@ func TestARolloutGoesToAFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	took, made, used := w.Clock.Now().Sub(began), commits(t, database)-before, processors(t)-worked
+	took, used, changed := w.Clock.Now().Sub(began), processors(t)-worked, changes.Load()-changed
+	transactions, after := written(t, database)
+	each := func(n int64) float64 { return float64(n) / float64(targets) }
+	cost := fleetCost{transactions: each(transactions - before), rows: each(after - rows), changes: each(changed)}
 	found, err := w.API.Targets(ctx, client.TargetFilter{Rollout: r.ID, Environment: scenario.Stages[0].Environment})
 	if err != nil {
 		t.Fatal(err)
@@ -75,12 +119,14 @@ func TestARolloutGoesToAFleet(t *testing.T) {
 	if healthy != targets {
 		t.Errorf("%d of %d targets are healthy", healthy, targets)
 	}
-	t.Logf("%d targets in %s: %.1f transactions and %s of processor time of the services for each", targets, took.Round(time.Millisecond),
-		float64(made)/float64(targets), (used / time.Duration(targets)).Round(time.Millisecond))
+	t.Logf("%d targets in %s: %.1f transactions, %.1f changed rows, %.1f changes of its cluster and %s of processor time of the services for each",
+		targets, took.Round(time.Millisecond), cost.transactions, cost.rows, cost.changes, (used / time.Duration(targets)).Round(time.Millisecond))
+	return cost
 }
 
-// addTargets starts so many simulated clusters, and registers the relay of each with the label fleet=test.
-func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) {
+// addTargets starts so many simulated clusters, and registers the relay of each with the label fleet=test. changes counts the requests of
+// relays that change something.
+func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) (changes *atomic.Int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -89,6 +135,7 @@ func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) {
 		running.Wait()
 	})
 	endpoints := w.stack.Endpoints()
+	changes = &atomic.Int64{}
 	for i := range targets {
 		made, err := w.API.RegisterAgent(ctx, fmt.Sprintf("target-%d", i+1))
 		if err != nil {
@@ -98,9 +145,17 @@ func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) {
 			t.Fatal(err)
 		}
 		address, folder, up := porttest.FreeAddress(t), t.TempDir(), make(chan struct{})
+		counted := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: address})
+			if r.In.Method != http.MethodGet {
+				changes.Add(1)
+			}
+		}}
+		front := httptest.NewServer(counted)
+		t.Cleanup(front.CloseClientConnections)
 		config := map[string]any{
 			"apiVersion": "v1", "kind": "Config", "current-context": "simulated",
-			"clusters": []any{map[string]any{"name": "simulated", "cluster": map[string]any{"server": "http://" + address}}},
+			"clusters": []any{map[string]any{"name": "simulated", "cluster": map[string]any{"server": front.URL}}},
 			"users":    []any{map[string]any{"name": "relay", "user": map[string]any{}}},
 			"contexts": []any{map[string]any{"name": "simulated", "context": map[string]any{"cluster": "simulated", "user": "relay"}}},
 		}
@@ -131,6 +186,7 @@ func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) {
 			}
 		})
 	}
+	return changes
 }
 
 // createFleet makes the environment: its own cluster is the reference, and the targets come in two waves and the rest.
@@ -179,16 +235,17 @@ func processors(t *testing.T) (sum time.Duration) {
 	return sum
 }
 
-// commits are those of the database so far, of all services.
-func commits(t *testing.T, url string) (n int64) {
+// written are the transactions of the database so far, and the rows that they have changed, of all services.
+func written(t *testing.T, url string) (transactions, rows int64) {
 	t.Helper()
 	connection, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close(t.Context()) }()
-	if err := connection.QueryRow(t.Context(), `SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`).Scan(&n); err != nil {
+	const query = `SELECT xact_commit, tup_inserted + tup_updated + tup_deleted FROM pg_stat_database WHERE datname = current_database()`
+	if err := connection.QueryRow(t.Context(), query).Scan(&transactions, &rows); err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return transactions, rows
 }

@@ -170,7 +170,7 @@ func eventIn(header http.Header, kind string, data []byte) (trigger.Event, error
 	for _, one := range []struct {
 		name string
 		into *string
-	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}} {
+	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}, {"subject", &e.Subject}} {
 		var problem string
 		if *one.into, problem = attribute(header.Values("Ce-" + one.name)); problem != "" {
 			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: problem})
@@ -227,7 +227,10 @@ func eventOf(body []byte) (trigger.Event, error) {
 	for _, one := range []struct {
 		name string
 		into *string
-	}{{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}, {dataType, &kind}, {"data_base64", &coded}} {
+	}{
+		{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}, {"subject", &e.Subject},
+		{dataType, &kind}, {"data_base64", &coded},
+	} {
 		if raw := all[one.name]; len(raw) > 0 && json.Unmarshal(raw, one.into) != nil {
 			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: fmt.Sprintf("found %.100s; expected a text", raw)})
 		}

@@ -112,10 +112,25 @@ type TriggerEdit struct {
 	// Inputs are those of the program that makes it.
 	Inputs json.RawMessage `json:"inputs"`
 	State  EditState       `json:"state,omitempty"`
-	// Attempt is how many runs have failed, and Begun how many may have begun.
+	// Attempt is how many runs have ended without an answer that counts, and Begun how many may have begun. Late is how many of the former have
+	// only begun too late to commit, and Started the last one whose begin the engine has answered.
 	Attempt int `json:"attempt,omitempty"`
 	Begun   int `json:"begun,omitempty"`
-	// Commit is what was committed, and Link where it is proposed; Why is why the last run failed.
+	Late    int `json:"late,omitempty"`
+	Started int `json:"started,omitempty"`
+	// FirstBegun is when the first of them began, which has a column of its own; nil for none, and for those of before it was kept.
+	FirstBegun *time.Time `json:"-"`
+	// Limited is whether it has waited for the limit.
+	Limited bool `json:"limited,omitempty"`
+	// NotAfter is until when the present run may commit without another look at what would refuse its rollout; nil for any time.
+	NotAfter *time.Time `json:"not_after,omitempty"`
+	// Refused is what refuses the rollout by now, or why the edit is given up: the present run only looks for the commit of an earlier one.
+	Refused string `json:"refused,omitempty"`
+	// Last is why the edit is given up once the commit of an earlier run was searched for; empty if it is not.
+	Last string `json:"last,omitempty"`
+	// Mentions are the full hashes of commits that the event names, if it names no other one of the same length.
+	Mentions []string `json:"mentions,omitempty"`
+	// Commit is what was committed, or the head of what is proposed, and Link where that is; Why is why the last run failed.
 	Commit string `json:"commit,omitempty"`
 	Link   string `json:"link,omitempty"`
 	Why    string `json:"why,omitempty"`

@@ -66,6 +66,10 @@ func (f *forge) ReadDifference(_ context.Context, r activity.DifferenceRequest) 
 	}}}, nil
 }
 
+func (*forge) FindCommit(context.Context, int64, string, string, string, string) (activity.CommitInfo, error) {
+	return activity.CommitInfo{}, nil
+}
+
 func (f *forge) ReadCommit(_ context.Context, _ int64, _, ref string) (activity.CommitInfo, error) {
 	return activity.CommitInfo{SHA: "sha-of-" + ref, Message: string(f.content), Author: activity.Signature{Name: "Ada", At: time.Unix(0, 0).UTC()}}, f.err
 }

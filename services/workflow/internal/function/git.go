@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
@@ -52,15 +53,24 @@ func readCommit(forge activity.Forge) *Function {
 			Name: "git.read_commit", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
 			Doc: "Reads a commit of a Git repository. Answers `{sha, subject, body, author, committer, trailers}`. `author` and `committer` are\n" +
 				"`{name, email, time}`, which is what the commit claims. `trailers` are the lines `Key: value` that its message ends with: the values by\n" +
-				"key, as lists. Of a message of more than 64 KiB the rest is left out, with its trailers.",
+				"key, as lists. Of a message of more than 64 KiB the rest is left out, with its trailers.\n" +
+				"With `edit`, it is the latest of the last commits of the branch that Lockstep has made with that value as the trailer `Lockstep-Edit`; its `sha` is\n" +
+				"empty if there is none.",
 			Arguments: []Field{
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "ref", Doc: "A branch, tag or commit.", Type: Text, Required: true},
+				{Name: "edit", Doc: "The value of a trailer `Lockstep-Edit`; `ref` is a branch then.", Type: Text},
 				gitCredentialField(),
 			},
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
-			c, err := forge.ReadCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"))
+			var c activity.CommitInfo
+			var err error
+			if edit := text(call.Args, "edit"); edit != "" {
+				c, err = forge.FindCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"), editTrailer, edit)
+			} else {
+				c, err = forge.ReadCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"))
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -151,6 +161,7 @@ func commit(forge activity.Forge) *Function {
 				Organization: call.Organization,
 				RepoURL:      text(call.Args, "repo_url"), Branch: text(call.Args, "branch"), Base: text(call.Args, "base"),
 				Files: files, Message: text(call.Args, "message"), Trailers: texts(call.Args, "trailers"), Activity: call.ID,
+				Shared: sharedTrailer(call.Workflow),
 			})
 			if err != nil {
 				return nil, err
@@ -158,6 +169,18 @@ func commit(forge activity.Forge) *Function {
 			return sha, nil
 		},
 	}
+}
+
+// editTrailer is what the domain service has the commits of one edit have in common.
+const editTrailer = "Lockstep-Edit"
+
+// sharedTrailer is the key of the trailer by which a run finds the commit of another one. The attempts of an edit that an event makes are
+// several runs, and the answer of one that has committed may be lost.
+func sharedTrailer(run string) string {
+	if _, attempt := id.TriggerEdit(run); attempt > 0 {
+		return editTrailer
+	}
+	return ""
 }
 
 // gitCredentialField names a credential.

@@ -18,7 +18,7 @@ import (
 )
 
 // trailerActivity names the call that a commit was made for.
-const trailerActivity = "Lockstep-Activity"
+const trailerActivity = activity.TrailerActivity
 
 // built is a commit that is not pushed yet, and the objects that the remote does not have.
 type built struct {
@@ -29,17 +29,17 @@ type built struct {
 // findActivity looks for the commit of the activity in the history that was fetched. The whole line has to be equal:
 // <execution>/0.1 is also how <execution>/0.12 begins. A commit that lies deeper than what was fetched is not found,
 // and a repeat that late may make a second one.
-func findActivity(head *object.Commit, activity string) (string, bool) {
-	if activity == "" {
-		return "", false
+func findActivity(head *object.Commit, wanted activity.CommitRequest, by author) (*object.Commit, bool) {
+	if len(wanted.Found(true)) == 0 {
+		return nil, false
 	}
-	line := trailerActivity + ": " + activity
 	for c := range recent(head) {
-		if endsWith(c.Message, line) {
-			return c.Hash.String(), true
+		lines := wanted.Found(author{name: c.Author.Name, email: c.Author.Email} == by)
+		if slices.ContainsFunc(lines, func(line string) bool { return endsWith(c.Message, line) }) {
+			return c, true
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 // endsWith reports whether a line is in the last paragraph of a message, where the trailers are. What comes before was written by others.

@@ -74,6 +74,36 @@ func TestARepeatFindsTheFirstCommit(t *testing.T) {
 	}
 }
 
+// R4-28: the next run of an edit, another activity, finds the commit by the trailer that both have, whatever the file is since, and without
+// a change of its own; another edit does not.
+func TestAnotherRunFindsTheCommit(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	of := func(activity, edit, content string) activity.CommitRequest {
+		c := s.request(map[string]string{"a": content})
+		c.Activity, c.Shared, c.Trailers = activity, "Lockstep-Edit", map[string]string{"Lockstep-Edit": edit}
+		return c
+	}
+	sha, err := s.forge.Commit(t.Context(), of("edit-1/0.3", "cafe", "new\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := s.add(t, "main", map[string]string{"a": "hers\n"})
+	for _, content := range []string{"new\n", "hers\n"} {
+		if again, err := s.forge.Commit(t.Context(), of("edit-2/0.3", "cafe", content)); err != nil || again != sha || s.rev(t, "main") != head {
+			t.Errorf("the next run: %s, %v; want %s, with main at %s", again, err, sha, head)
+		}
+	}
+	unshared := of("edit-2/0.3", "cafe", "hers\n")
+	unshared.Shared = ""
+	for _, c := range []activity.CommitRequest{unshared, of("edit-3/0.3", "cafe2", "hers\n")} {
+		if other, err := s.forge.Commit(t.Context(), c); err != nil || other != head {
+			t.Errorf("another edit: %s, %v; want the head %s", other, err, head)
+		}
+	}
+}
+
 func TestAnUnchangedTreeIsNoCommit(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

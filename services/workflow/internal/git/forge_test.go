@@ -155,6 +155,17 @@ func forgeRepeats(t *testing.T, s *server) {
 		s.rev(t, "main") != head {
 		t.Errorf("a repeat: %s, %v; want %s, with main at %s", again, err, sha, head)
 	}
+	edit := s.request(map[string]string{"a": "edited\n"})
+	edit.Activity, edit.Shared, edit.Trailers = "edit-1/0.3", "Lockstep-Edit", map[string]string{"Lockstep-Edit": "cafe"}
+	edited, err := s.forge.Commit(t.Context(), edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head = s.add(t, "main", map[string]string{"a": "hers\n"})
+	edit.Activity = "edit-2/0.3" // the next run of the edit (R4-28)
+	if again, err := s.forge.Commit(t.Context(), edit); err != nil || again != edited || s.rev(t, "main") != head {
+		t.Errorf("the next run: %s, %v; want %s, with main at %s", again, err, edited, head)
+	}
 	same := s.request(map[string]string{"a": "hers\n"})
 	same.Activity = "exec-1/0.4"
 	if got, err := s.forge.Commit(t.Context(), same); err != nil || got != head || s.rev(t, "main") != head {

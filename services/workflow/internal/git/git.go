@@ -132,6 +132,30 @@ func (f *Forge) ReadCommit(ctx context.Context, organization int64, repoURL, ref
 	return found, err
 }
 
+// FindCommit is the latest commit of a branch, of those that Commit looks at, that we have made with the value of a trailer; an empty one if
+// there is none. Nothing is written.
+func (f *Forge) FindCommit(ctx context.Context, organization int64, repoURL, branch, trailer, value string) (found activity.CommitInfo, err error) {
+	wanted := activity.CommitRequest{Shared: trailer, Trailers: map[string]string{trailer: value}}
+	err = f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {
+		found = activity.CommitInfo{}
+		r, err := f.open(ctx, share, organization, repoURL)
+		if err != nil {
+			return err
+		}
+		head, err := r.branch(ctx, branch)
+		if err != nil {
+			return err
+		}
+		if c, exists := findActivity(head, wanted, f.author); exists {
+			found = activity.CommitInfo{
+				SHA: c.Hash.String(), Message: c.Message, Author: signature(c.Author), Committer: signature(c.Committer),
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
 func signature(s object.Signature) activity.Signature {
 	return activity.Signature{Name: s.Name, Email: s.Email, At: s.When.UTC()}
 }
@@ -270,8 +294,8 @@ func (f *Forge) commitOnce(ctx context.Context, share *gitfetch.Share, c activit
 		return "", err
 	}
 	// The activity comes first: a repeat of our commit must not revert files that others have changed after it.
-	if found, ok := findActivity(head, c.Activity); ok {
-		return found, nil
+	if found, ok := findActivity(head, c, f.author); ok {
+		return found.Hash.String(), nil
 	}
 	made, err := r.build(head, c, f.author, f.clock.Now())
 	if err != nil {

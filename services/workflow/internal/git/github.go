@@ -36,13 +36,16 @@ func (g gitHub) resolve(ctx context.Context, ref string) (string, error) {
 // gitHubLogged is a commit as GitHub, and Gitea after it, list it.
 type gitHubLogged struct {
 	SHA    string
-	Commit struct{ Message string }
+	Commit struct {
+		Message string
+		Author  struct{ Name, Email string }
+	}
 }
 
 func logOf(all []gitHubLogged) []logged {
 	log := make([]logged, len(all))
 	for i, c := range all {
-		log[i] = logged{c.SHA, c.Commit.Message}
+		log[i] = logged{id: c.SHA, message: c.Commit.Message, by: author{name: c.Commit.Author.Name, email: c.Commit.Author.Email}}
 	}
 	return log
 }

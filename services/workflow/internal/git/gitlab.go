@@ -31,14 +31,18 @@ func (g gitLab) resolve(ctx context.Context, ref string) (string, error) {
 }
 
 func (g gitLab) history(ctx context.Context, commit string, most int) ([]logged, error) {
-	var all []struct{ ID, Message string }
+	var all []struct {
+		ID, Message string
+		Name        string `json:"author_name"`
+		Email       string `json:"author_email"`
+	}
 	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/repository/commits?ref_name=%s&per_page=%d", url.QueryEscape(commit), most), nil,
 		&all); err != nil {
 		return nil, err
 	}
 	log := make([]logged, len(all))
 	for i, c := range all {
-		log[i] = logged{c.ID, c.Message}
+		log[i] = logged{id: c.ID, message: c.Message, by: author{name: c.Name, email: c.Email}}
 	}
 	return log, nil
 }

@@ -37,8 +37,11 @@ type api interface {
 	discusser
 }
 
-// logged is a commit in a history.
-type logged struct{ id, message string }
+// logged is a commit in a history, with its author as far as the forge says it.
+type logged struct {
+	id, message string
+	by          author
+}
 
 // kind is the kind of entry at a path.
 type kind int
@@ -185,17 +188,8 @@ func (h *hosted) commitOnce(ctx context.Context, c activity.CommitRequest, by au
 	if err != nil {
 		return "", err
 	}
-	if c.Activity != "" {
-		log, err := h.history(ctx, head, historyDepth)
-		if err != nil {
-			return "", err
-		}
-		line := trailerActivity + ": " + c.Activity
-		for _, l := range log {
-			if slices.Contains(strings.Split(l.message, "\n"), line) {
-				return l.id, nil
-			}
-		}
+	if found, err := h.findActivity(ctx, head, c, by); err != nil || found != "" {
+		return found, err
 	}
 	a := addition{branch: c.Branch, base: head, message: message(c), author: by}
 	if a.files, err = h.changes(ctx, head, c.Files); err != nil {
@@ -220,6 +214,24 @@ func (h *hosted) commitOnce(ctx context.Context, c activity.CommitRequest, by au
 		return "", errMoved
 	}
 	return "", err
+}
+
+// findActivity looks for the commit of the activity in the history, as with plain Git; empty if there is none.
+func (h *hosted) findActivity(ctx context.Context, head string, wanted activity.CommitRequest, by author) (string, error) {
+	if len(wanted.Found(true)) == 0 {
+		return "", nil
+	}
+	log, err := h.history(ctx, head, historyDepth)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range log {
+		lines := wanted.Found(l.by == by || l.by == (author{})) // not every forge says who
+		if slices.ContainsFunc(lines, func(line string) bool { return endsWith(l.message, line) }) {
+			return l.id, nil
+		}
+	}
+	return "", nil
 }
 
 // changes are the files whose contents differ from what stands in a commit.

@@ -36,12 +36,39 @@ const editCases = `{"program": "edit.star",
   {"name": "proposed without a change", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {}, "proposal": true,
    "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]},
    "functions": {"git.propose": [{"result": {"number": 0, "url": "", "state": "unchanged", "branch": "", "head": "beef", "commit": "beef", "by": ""}}]},
-   "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "beef", "link": ""}}}
+   "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "beef", "link": ""}}},
+  {"name": "late", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k", "not_after": 1,
+   "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]}, "expect": {"state": "completed", "status": {"outcome": "failed", "code": "late"},
+   "calls": [{"function": "git.read_file"}]}},
+  {"name": "in time", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k", "not_after": 99999999999,
+   "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]}, "expect": {"state": "completed", "status": {"outcome": "committed", "commit": "decade"}}},
+  {"name": "searched for and found", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k",
+   "again": true, "look": true, "not_after": 1, "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]},
+   "functions": {"git.read_commit": [{"result": {"sha": "decade"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "committed", "commit": "decade"}, "calls": [
+    {"function": "git.read_commit", "args": {"ref": "main", "edit": "k"}}]}},
+  {"name": "searched for and not found", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k",
+   "again": true, "look": true, "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]},
+   "functions": {"git.read_commit": [{"result": {"sha": ""}}]},
+   "expect": {"state": "completed", "status": {"outcome": "withdrawn"}, "calls": [{"function": "git.read_commit"}]}},
+  {"name": "again, with the values", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k",
+   "again": true, "files": [{"path": "b.json", "edits": [{"json": "tag", "value": "2"}]}]},
+   "functions": {"git.read_commit": [{"result": {"sha": "decade"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "committed", "commit": "decade"}}},
+  {"name": "again, with the values of others", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"}, "edit": "k",
+   "again": true, "files": [{"path": "b.json", "edits": [{"json": "tag", "value": "2"}]}]},
+   "functions": {"git.read_commit": [{"result": {"sha": ""}}]},
+   "expect": {"state": "completed", "status": {"outcome": "unchanged", "commit": "c0ffee"}}},
+  {"name": "searched for while the forge is away", "inputs": {"repo_url": "https://git.test/shop", "branch": "main", "message": "Update", "trailers": {"Lockstep-Edit": "k"},
+   "edit": "k", "again": true, "look": true, "files": [{"path": "a.yaml", "edits": [{"yaml": "tag", "value": "2"}]}]},
+   "functions": {"git.read_commit": [{"error": {"code": "timeout", "message": "no answer"}}]},
+   "expect": {"state": "completed", "status": {"outcome": "failed", "code": "timeout", "why": "commit: timeout: no answer"}}}
  ]}`
 
 // R4-28: the program of the domain service that edits files commits, or proposes, only what changes, all of it made from one commit, and
 // reports what came of it. Where the files have the values, which may be by an earlier run whose answer was lost, it says in which
-// commit.
+// commit. A run that begins late commits nothing; one that is made again finds the commit of an earlier one, and only looks for it if it is
+// asked to.
 func TestTheProgramThatEditsFiles(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "..", "..", "domain", "internal", "core", "trigger", "edit.star"))

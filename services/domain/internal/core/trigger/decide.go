@@ -42,6 +42,9 @@ type Decided struct {
 	// editing is the signal whose files are edited next; nil for none. stopping is why its edit is stopped instead; empty if it is not.
 	editing  *core.TriggerSignal
 	stopping string
+	// limited is how many edits begin to wait for the limit, and returned whether an event was about an edit of the trigger.
+	limited  int
+	returned bool
 }
 
 // DecideDue decides the signals of the next trigger that has any due; false if none has. The outcome is empty if another process was first.
@@ -74,6 +77,7 @@ func (u *UseCases) DecideDue(ctx context.Context) (Decided, bool, error) {
 				u.began()
 			}
 			u.counts.add(d.Outcome)
+			u.edited.addDecided(d)
 			if err == nil && d.editing != nil { // what fails, or finds no room, is tried again after the lease
 				err = u.aside(ctx, func(ctx context.Context) error { return u.carryOut(ctx, d) })
 			}
@@ -121,6 +125,7 @@ func (u *UseCases) decideNext(ctx context.Context, tx Tx, organization int64) (D
 		return d, false, err
 	}
 	d.TriggerID, d.DecidedAt, d.editing, d.stopping = t.ID, &now, one.editing, one.stopping
+	d.limited, d.returned = one.limited, one.returned
 	var ids []int64
 	for _, s := range one.signals {
 		ids = append(ids, s.ID)
@@ -154,6 +159,9 @@ type decision struct {
 	// editing is the signal whose files are to be edited; nil for none. stopping is why its edit is stopped instead.
 	editing  *core.TriggerSignal
 	stopping string
+	// limited and returned are those of Decided.
+	limited  int
+	returned bool
 	// again reports whether files were edited: the version set is rolled out also where it is live.
 	again bool
 	// lacks reports whether labels or facts are missing, or do not fit.

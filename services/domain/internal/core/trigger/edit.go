@@ -43,14 +43,22 @@ const (
 	// editGlance is how soon a run is looked at.
 	editGlance = 2 * time.Second
 	// maxEdits is how many runs are begun for one edit, and firstEditPause doubles with each.
-	maxEdits       = 5
+	maxEdits = 5
+	// maxLooks is how many more only look for a commit before an edit is given up.
+	maxLooks       = 3
 	firstEditPause = 10 * time.Second
 	// firstAwayPause is the pause if the forge is away; it is four times as long with each run.
 	firstAwayPause = time.Minute
 	// editPatience is how long a run may take: all its steps with all their timeouts, and some more.
-	editPatience   = 30 * time.Minute
-	maxEditedFiles = 10
-	maxEditValue   = 1024
+	editPatience = 30 * time.Minute
+	// editAsked is for how long the answer counts that a rollout would not be refused: a run that commits later asks again.
+	editAsked = 5 * time.Minute
+	// maxLate is for how long, and mostLate how often, runs of an edit may begin too late; longestLatePause is between two of them.
+	maxLate          = 24 * time.Hour
+	mostLate         = 300
+	longestLatePause = 10 * time.Minute
+	maxEditedFiles   = 10
+	maxEditValue     = 1024
 )
 
 // edit is the rewriting of files that an event makes (R4-28).
@@ -61,6 +69,9 @@ type edit struct {
 	Message     string       `json:"message,omitempty"`
 	PullRequest bool         `json:"pull_request,omitempty"`
 	Credential  string       `json:"credential,omitempty"`
+	PerHour     *int         `json:"per_hour,omitempty"`
+	// Commit is the member of the event's data that names what was built; empty if any member may.
+	Commit string `json:"commit,omitempty"`
 }
 
 // editedFile is one value of a file: where it stands, and the member of the event's data that it becomes.
@@ -102,6 +113,11 @@ func editSchema() string {
 		property("pull_request", `"type":"boolean","default":false,`+
 			`"description":"Propose the change by a pull request. Then nothing is rolled out before it is merged."`),
 		text("credential", "The name of a credential; without it, the one whose URL fits best."),
+		property("commit", `"type":"string","pattern":"`+strings.ReplaceAll(memberPattern, `\`, `\\`)+`",`+
+			`"description":"The member of the event's data that has the full hash of the commit that was built, such as build.sha. `+
+			`An event about a commit that the trigger has made edits nothing. Without it, that is so if the event names that hash and no other."`),
+		property("per_hour", fmt.Sprintf(`"type":"integer","minimum":0,"maximum":%d,"default":%d,`+
+			`"description":"How many edits begin within an hour; the newest later event waits for its turn. 0 is no limit."`, mostPerHour, defaultPerHour)),
 	)), `{"$schema":"https://json-schema.org/draft/2020-12/schema",`)
 	return property("edit", `"description":"Changes files of a repository first: the rollout begins once they are committed.",`+strings.TrimSuffix(own, "}"))
 }
@@ -126,6 +142,12 @@ func (e *edit) check() (found []fault.Field) {
 	}
 	if len(e.Message) > 200 || strings.ContainsAny(e.Message, "\r\n") {
 		wrong("message", "found %d bytes; expected one line of at most 200", len(e.Message))
+	}
+	if n := e.perHour(); n < 0 || n > mostPerHour {
+		wrong("per_hour", "found %d; expected 0 to %d", n, mostPerHour)
+	}
+	if e.Commit != "" && !memberPath.MatchString(e.Commit) {
+		wrong("commit", "found %.100q; expected the path of a member of the event's data, such as build.sha", e.Commit)
 	}
 	if len(e.Files) == 0 || len(e.Files) > maxEditedFiles {
 		wrong("files", "found %d; expected 1 to %d", len(e.Files), maxEditedFiles)
@@ -223,20 +245,26 @@ func (d *decision) edits(ctx context.Context, all []core.TriggerSignal) (core.Tr
 		return core.TriggerSignal{}, false, nil
 	}
 	if first.DueAt.After(d.now) {
-		return d.waits(first.DueAt, "an earlier event's edit is made first"), true, nil
+		why := "an earlier event's edit is made first"
+		if first.Edit.Begun == 0 && first.Outcome == core.TriggerWaits {
+			why = core.Because(why, first.Reason)
+		}
+		return d.waits(first.DueAt, "%s", why), true, nil
 	}
 	d.editing = &first
 	if !d.config.Edit.makes(first.Edit.Inputs) {
 		d.stopping = "the trigger was saved without this edit"
 		return d.waits(d.now.Add(editLease), "its edit is stopped: %s", d.stopping), true, nil
 	}
-	if first.Edit.Begun <= first.Edit.Attempt {
+	if first.Edit.Begun <= first.Edit.Attempt || unanswered(*first.Edit) {
 		if s, begins, err := d.beginEdit(ctx, first); err != nil || !begins {
 			return s, true, err
 		}
 	}
 	why := "its files are being edited"
-	if first.Edit.Why != "" {
+	if refused := d.editing.Edit.Refused; refused != "" {
+		why = "an attempt may have committed, and its commit is searched for; nothing is edited any more: " + refused
+	} else if first.Edit.Why != "" {
 		why = fmt.Sprintf("its files are edited again; attempt %d failed: %s", first.Edit.Attempt-1, first.Edit.Why)
 	}
 	return d.waits(d.now.Add(editLease), "%s", why), true, nil
@@ -244,20 +272,52 @@ func (d *decision) edits(ctx context.Context, all []core.TriggerSignal) (core.Tr
 
 // beginEdit notes that a run of an edit begins. If none does, it answers why: nothing is edited for that event, and nothing rolled out.
 func (d *decision) beginEdit(ctx context.Context, s core.TriggerSignal) (why core.TriggerSignal, begins bool, err error) {
-	refused, err := d.refuseEdit(ctx, s)
+	e := *s.Edit
+	refused := ""
+	again := e.Begun > e.Attempt // no begin of the present run was answered: it may have begun nevertheless
+	if e.Begun == 0 {
+		refused, err = d.comesBack(ctx, e)
+		d.returned = refused != ""
+	}
+	if refused = cmp.Or(refused, e.Last); err == nil && refused == "" {
+		refused, err = d.refuseEdit(ctx, s)
+	}
 	if err != nil {
 		return why, false, err
 	}
-	e := *s.Edit
-	if refused != "" {
+	if again { // if the earlier begin has arrived, that run continues as it began
+		until := d.now.Add(editAsked)
+		e.NotAfter, e.Refused = &until, refused
+		d.editing.Edit = &e
+		return why, true, d.tx.SaveSignalEdit(ctx, s.ID, e.Attempt, e, d.now.Add(editLease))
+	}
+	if refused != "" && !mayHavePushed(e) {
 		d.editing, d.signals = nil, []core.TriggerSignal{s}
 		e.State, e.Why = core.EditFailed, refused
 		return d.declines("%s", refused), false, d.tx.SaveSignalEdit(ctx, s.ID, e.Attempt, e, d.now)
 	}
-	e.Begun = e.Attempt + 1
+	if e.Begun == 0 {
+		if why, limited, err := d.limit(ctx, s); err != nil || limited {
+			return why, false, err
+		}
+		e.FirstBegun = &d.now
+	}
+	// A run that has failed may have committed, and only its answer was lost: the next one looks for its commit, whatever refuses it now.
+	e.Begun, e.Refused, e.NotAfter = e.Attempt+1, refused, nil
+	if !d.config.Edit.PullRequest {
+		until := d.now.Add(editAsked)
+		e.NotAfter = &until
+	}
 	d.editing.Edit = &e
 	return why, true, d.tx.SaveSignalEdit(ctx, s.ID, e.Attempt, e, d.now.Add(editLease))
 }
+
+// unanswered reports whether no begin of the present run of an edit was answered, so that it is asked again what would refuse its rollout.
+func unanswered(e core.TriggerEdit) bool { return e.NotAfter != nil && e.Started < e.Begun }
+
+// mayHavePushed reports whether a run of an edit has ended that may have committed, and only its answer was lost: those that were late
+// have not.
+func mayHavePushed(e core.TriggerEdit) bool { return e.Attempt > e.Late }
 
 // refuseEdit is why the files of an event are not edited. What a rollout would be refused for keeps its files from being edited, too: where
 // others deploy a commit at once, it would be too late afterwards.
@@ -325,7 +385,7 @@ func landed(e core.TriggerEdit) bool {
 		Proposal bool `json:"proposal"`
 	}
 	return e.State == core.EditCommitted ||
-		e.State == core.EditUnchanged && e.Attempt > 0 && json.Unmarshal(e.Inputs, &in) == nil && !in.Proposal
+		e.State == core.EditUnchanged && mayHavePushed(e) && json.Unmarshal(e.Inputs, &in) == nil && !in.Proposal
 }
 
 // edited declines what an edit leaves nothing to roll out for; empty if a rollout is to begin.
@@ -341,6 +401,8 @@ func (d *decision) edited() string {
 			declined = "the change is proposed, and nothing is rolled out before it is merged: " + s.Edit.Link
 		case s.Edit.State == core.EditUnchanged:
 			declined = "the files have these values already"
+		case s.Edit.Refused != "" && s.Edit.Why == s.Edit.Refused:
+			declined = s.Edit.Why
 		default:
 			declined = "the files could not be edited: " + s.Edit.Why
 		}
@@ -395,7 +457,7 @@ func (u *UseCases) saveEdit(ctx context.Context, organization int64, s core.Trig
 }
 
 // editCounts count what came of edits in this process, for the metrics.
-type editCounts struct{ committed, proposed, unchanged, failed, again atomic.Int64 }
+type editCounts struct{ committed, proposed, unchanged, failed, again, limited, returned atomic.Int64 }
 
 func (c *editCounts) add(attempt int, e core.TriggerEdit) {
 	switch e.State {
@@ -414,12 +476,20 @@ func (c *editCounts) add(attempt int, e core.TriggerEdit) {
 	}
 }
 
+// addDecided counts what kept an edit from beginning.
+func (c *editCounts) addDecided(d Decided) {
+	c.limited.Add(int64(d.limited))
+	if d.returned {
+		c.returned.Add(1)
+	}
+}
+
 // Edits are the edits of files that this process has seen end, by outcome.
 func (u *UseCases) Edits() map[string]int64 {
 	c := &u.edited
 	return map[string]int64{
 		"committed": c.committed.Load(), "proposed": c.proposed.Load(), "unchanged": c.unchanged.Load(), "failed": c.failed.Load(),
-		"again": c.again.Load(),
+		"again": c.again.Load(), "limited": c.limited.Load(), "returned": c.returned.Load(),
 	}
 }
 
@@ -429,23 +499,29 @@ func (u *UseCases) makeEdit(ctx, called context.Context, organization int64, s c
 	e, now := *s.Edit, u.clock.Now()
 	run := id.TriggerEditRun(s.ID, e.Attempt+1)
 	due := now.Add(editGlance)
-	_, err := u.engine.Start(called, handoff.Workflow{
-		Organization: organization, ID: run, Program: handoff.Program{Source: editProgram}, Inputs: e.Inputs,
+	inputs, err := runInputs(organization, s)
+	if err != nil {
+		return err
+	}
+	_, err = u.engine.Start(called, handoff.Workflow{
+		Organization: organization, ID: run, Program: handoff.Program{Source: editProgram}, Inputs: inputs,
 		Labels: map[string]string{"subject": fmt.Sprintf("trigger_%d", s.TriggerID), "program": "edit"},
 	})
 	switch {
 	case err == nil || fault.Is(err, fault.Conflict): // begun by another release: its id is that of this attempt alone
+		e.Started = e.Attempt + 1
 		found, err := u.engine.WorkflowByID(called, organization, run)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return fmt.Errorf("look at the run of an edit: %w", err)
 		}
 		due = take(&e, found, now, due)
 		if e.State == core.EditPending && e.Attempt == s.Edit.Attempt && !found.CreatedAt.IsZero() && now.Sub(found.CreatedAt) > editPatience {
-			e.State, due = core.EditFailed, now
 			e.Why = core.Because(fmt.Sprintf("its run has not ended within %s and was stopped", editPatience), found.Error)
 			if err := u.stopRun(called, organization, run, e.Why); err != nil {
 				return err
 			}
+			e.Attempt++
+			due = giveUp(&e, e.Why, now)
 		}
 	case handoff.RefusedPermanently(err):
 		e.State, e.Why = core.EditFailed, "the engine refused to run it: "+fault.Public(err)
@@ -454,41 +530,4 @@ func (u *UseCases) makeEdit(ctx, called context.Context, organization int64, s c
 		return fmt.Errorf("begin the run of an edit: %w", err) // it is tried again after the lease
 	}
 	return u.saveEdit(ctx, organization, s, e, due)
-}
-
-// take takes from the run of an edit what came of it, and returns when it is looked at again: at once if it has ended.
-func take(e *core.TriggerEdit, run handoff.WorkflowRun, now, later time.Time) time.Time {
-	reported := map[string]string{}
-	for _, p := range run.Status {
-		var value string
-		if json.Unmarshal([]byte(p.Value), &value) == nil {
-			reported[p.Key] = value
-		}
-	}
-	switch run.State {
-	case handoff.WorkflowRunning:
-		return later
-	case handoff.WorkflowParked:
-		e.Why = core.Because("its run is parked", run.Error)
-		return now.Add(editLease)
-	case handoff.WorkflowCompleted:
-		states := map[string]core.EditState{
-			"committed": core.EditCommitted, "proposed": core.EditProposed, "unchanged": core.EditUnchanged, "refused": core.EditFailed,
-		}
-		if state, known := states[reported["outcome"]]; known {
-			e.State, e.Commit, e.Link, e.Why = state, reported["commit"], reported["link"], reported["why"]
-			return now
-		}
-		e.Why = cmp.Or(reported["why"], "its run ended without saying what came of it")
-	default:
-		e.Why = cmp.Or(core.Because("its run is "+string(run.State), run.Error), "its run is not known")
-	}
-	if e.Attempt++; e.Attempt >= maxEdits {
-		e.State, e.Why = core.EditFailed, fmt.Sprintf("%s; it was tried %d times", e.Why, e.Attempt)
-		return now
-	}
-	if code := reported["code"]; code == "unreachable" || code == "timeout" { // codes of Functions: there was no answer
-		return now.Add(firstAwayPause << (2 * (e.Attempt - 1)))
-	}
-	return now.Add(firstEditPause << (e.Attempt - 1))
 }

@@ -20,6 +20,7 @@ import (
 // The bounds of an event.
 const (
 	maxEventName = 256
+	maxSubject   = 4096
 	maxEventData = 64 << 10
 	// maxLeaves is how many members of an event's data conditions may name: each is looked up.
 	maxLeaves = 2000
@@ -40,12 +41,17 @@ type Event struct {
 	ID, Source, Type string
 	// Time is the attribute as it was sent, empty for none. Triggers do not read it.
 	Time string
+	// Subject is read for the commits that it names only.
+	Subject string
 	// Data is a JSON object; empty for none.
 	Data json.RawMessage
 }
 
 func (e Event) check() error {
 	var found []fault.Field
+	if len(e.Subject) > maxSubject {
+		found = append(found, fault.Field{Name: "/subject", Problem: fmt.Sprintf("found %d bytes; expected at most %d", len(e.Subject), maxSubject)})
+	}
 	for field, text := range map[string]string{"/id": e.ID, "/source": e.Source, "/type": e.Type} {
 		switch {
 		case text == "" || len(text) > maxEventName:
@@ -129,7 +135,10 @@ func (u *UseCases) deliver(ctx context.Context, a core.Actor, events []Event, ab
 	}
 	var sent []Delivery
 	err = core.Within(ctx, u.store, a, core.ActionSendEvent, func(ctx context.Context, tx Tx) error {
-		d := delivering{u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}, reached: map[int64]*reached{}}
+		d := delivering{
+			u: u, tx: tx, actor: a, sent: make([]Delivery, len(events)), allowed: map[int64]bool{}, mentions: map[int][]string{},
+			reached: map[int64]*reached{},
+		}
 		sent = d.sent
 		for _, one := range all {
 			if err := d.match(ctx, one); err != nil {
@@ -231,6 +240,8 @@ type delivering struct {
 	sent  []Delivery
 	// allowed has, by application, whether the actor may send it events.
 	allowed map[int64]bool
+	// mentions has, by place, the commits that events name.
+	mentions map[int][]string
 	// matched are the events that triggers match, reached these triggers by number, and some what is to be stored.
 	matched []matched
 	reached map[int64]*reached
@@ -358,6 +369,8 @@ func (d *delivering) all(ctx context.Context) error {
 			var err error
 			if one.Edit, err = m.edit.prepare(one.Trigger, m.Event, m.data); err != nil {
 				one.Edit = &core.TriggerEdit{Inputs: json.RawMessage(`{}`), State: core.EditFailed, Why: err.Error()}
+			} else {
+				one.Edit.Mentions = d.mentioned(m)
 			}
 		}
 		if d.some = append(d.some, one); len(d.some) >= storedAtOnce {
@@ -367,6 +380,19 @@ func (d *delivering) all(ctx context.Context) error {
 		}
 	}
 	return d.store(ctx)
+}
+
+// mentioned are the commits that an event names, which are searched for once, or the one of the member that the trigger has for it.
+func (d *delivering) mentioned(m matched) []string {
+	if m.edit.Commit != "" {
+		return m.edit.built(m.data)
+	}
+	found, known := d.mentions[m.place]
+	if !known {
+		found = m.mentions()
+		d.mentions[m.place] = found
+	}
+	return found
 }
 
 // store stores what has been collected: with what they edit, signals are large.

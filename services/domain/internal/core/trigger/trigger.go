@@ -66,6 +66,11 @@ type Tx interface {
 	AddEvents(ctx context.Context, at time.Time, all []core.ReachedTrigger) error
 	// SaveSignalEdit stores how far an edit has come, unless another attempt has begun since, and when it is looked at again.
 	SaveSignalEdit(ctx context.Context, signal int64, attempt int, e core.TriggerEdit, due time.Time) error
+	// EditsOfCommits returns the causes of the edits of a trigger that are recorded with some commits, by commit.
+	EditsOfCommits(ctx context.Context, trigger int64, commits []string) (map[string]string, error)
+	// EditBegun returns when the edit of a trigger began that is the one at a place from the latest, from 1, of those that have changed
+	// something and began after a time, and not later than another; false if there are fewer.
+	EditBegun(ctx context.Context, trigger int64, place int, after, at time.Time) (time.Time, bool, error)
 	// DueTrigger locks a trigger with due signals, skipping those that others have locked; false if there is none.
 	DueTrigger(ctx context.Context, at time.Time) (core.Trigger, bool, error)
 	// PendingSignals returns the undecided signals of a trigger, due or not, the oldest first; at most a thousand.

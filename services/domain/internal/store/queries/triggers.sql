@@ -110,8 +110,19 @@ ORDER BY n.place -- that of their numbers, by which they are decided about
 ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING;
 
 -- name: SaveSignalEdit :exec
-UPDATE cd_trigger_signals SET edit = @edit, due_at = @due_at
+UPDATE cd_trigger_signals SET edit = @edit, due_at = @due_at, edit_begun = COALESCE(edit_begun, sqlc.narg(begun)::timestamptz)
 WHERE organization_id = @organization_id AND id = @id AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = @attempt::integer AND edit ->> 'state' IS NULL;
+
+-- name: EditOfCommit :many
+-- The edits of a trigger that have committed one of some commits, or proposed it.
+SELECT cause, edit_commit::text AS commit FROM cd_trigger_signals
+WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND edit_commit IS NOT NULL AND edit_commit = ANY(@commits::text[]);
+
+-- name: EditBegun :one
+-- When the edit of a trigger began that has so many later ones within a time; those that changed nothing do not count.
+SELECT edit_begun::timestamptz AS begun FROM cd_trigger_signals
+WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND edit_commit IS NOT NULL AND edit_begun > @after AND edit_begun <= @at
+ORDER BY edit_begun DESC OFFSET @later::integer LIMIT 1;
 
 -- name: DueTrigger :one
 -- One of the triggers whose signals have been due longest, the oldest first; those that others decide about are skipped. Each is looked up and

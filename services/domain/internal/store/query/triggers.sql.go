@@ -12,9 +12,8 @@ import (
 )
 
 const decideSignals = `-- name: DecideSignals :exec
-UPDATE cd_trigger_signals SET state = 'decided', outcome = $1, reason = $2, version_set_id = $3, rollout_id = $4, decided_at = $5,
-    lacks_facts = $6
-WHERE organization_id = $7 AND id = ANY($8::bigint[])
+UPDATE cd_trigger_signals SET state = 'decided', outcome = $1, reason = $2, version_set_id = $3, rollout_id = $4, decided_at = $5
+WHERE organization_id = $6 AND id = ANY($7::bigint[])
 `
 
 type DecideSignalsParams struct {
@@ -23,7 +22,6 @@ type DecideSignalsParams struct {
 	VersionSetID   *int64
 	RolloutID      *int64
 	At             *time.Time
-	LacksFacts     bool
 	OrganizationID int64
 	Ids            []int64
 }
@@ -35,7 +33,6 @@ func (q *Queries) DecideSignals(ctx context.Context, arg DecideSignalsParams) er
 		arg.VersionSetID,
 		arg.RolloutID,
 		arg.At,
-		arg.LacksFacts,
 		arg.OrganizationID,
 		arg.Ids,
 	)
@@ -92,6 +89,65 @@ func (q *Queries) DueTrigger(ctx context.Context, organizationID int64, at time.
 		&i.Trigger.UpdatedAt,
 	)
 	return i, err
+}
+
+const editBegun = `-- name: EditBegun :one
+SELECT edit_begun::timestamptz AS begun FROM cd_trigger_signals
+WHERE organization_id = $1 AND trigger_id = $2 AND edit_commit IS NOT NULL AND edit_begun > $3 AND edit_begun <= $4
+ORDER BY edit_begun DESC OFFSET $5::integer LIMIT 1
+`
+
+type EditBegunParams struct {
+	OrganizationID int64
+	TriggerID      int64
+	After          *time.Time
+	At             *time.Time
+	Later          int32
+}
+
+// When the edit of a trigger began that has so many later ones within a time; those that changed nothing do not count.
+func (q *Queries) EditBegun(ctx context.Context, arg EditBegunParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, editBegun,
+		arg.OrganizationID,
+		arg.TriggerID,
+		arg.After,
+		arg.At,
+		arg.Later,
+	)
+	var begun time.Time
+	err := row.Scan(&begun)
+	return begun, err
+}
+
+const editOfCommit = `-- name: EditOfCommit :many
+SELECT cause, edit_commit::text AS commit FROM cd_trigger_signals
+WHERE organization_id = $1 AND trigger_id = $2 AND edit_commit IS NOT NULL AND edit_commit = ANY($3::text[])
+`
+
+type EditOfCommitRow struct {
+	Cause  string
+	Commit string
+}
+
+// The edits of a trigger that have committed one of some commits, or proposed it.
+func (q *Queries) EditOfCommit(ctx context.Context, organizationID int64, triggerID int64, commits []string) ([]EditOfCommitRow, error) {
+	rows, err := q.db.Query(ctx, editOfCommit, organizationID, triggerID, commits)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EditOfCommitRow
+	for rows.Next() {
+		var i EditOfCommitRow
+		if err := rows.Scan(&i.Cause, &i.Commit); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const environmentsOfCommit = `-- name: EnvironmentsOfCommit :many
@@ -297,9 +353,9 @@ func (q *Queries) KnownCauses(ctx context.Context, organizationID int64, trigger
 }
 
 const latestDecisions = `-- name: LatestDecisions :many
-SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit, s.sender_type, s.sender_id, s.sender_name, s.lacks_facts FROM unnest($1::bigint[]) AS t(id)
+SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit, s.sender_type, s.sender_id, s.sender_name, s.edit_commit, s.edit_begun FROM unnest($1::bigint[]) AS t(id)
 CROSS JOIN LATERAL (
-    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, lacks_facts FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
+    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, edit_commit, edit_begun FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
 ) s
 ORDER BY s.trigger_id, s.id DESC
 `
@@ -333,7 +389,8 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 			&i.SenderType,
 			&i.SenderID,
 			&i.SenderName,
-			&i.LacksFacts,
+			&i.EditCommit,
+			&i.EditBegun,
 		); err != nil {
 			return nil, err
 		}
@@ -343,22 +400,6 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 		return nil, err
 	}
 	return items, nil
-}
-
-const lockFactTriggers = `-- name: LockFactTriggers :exec
-SELECT FROM cd_triggers t WHERE t.organization_id = $1 AND t.kind = 'version' AND t.enabled AND t.removed_at IS NULL
-  AND t.config ?| ARRAY['facts', 'labels'] AND t.application_id = (
-    SELECT s.application_id FROM cd_versions v
-    JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
-    JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-    WHERE v.organization_id = $1 AND v.id = $2
-) ORDER BY t.id FOR NO KEY UPDATE OF t
-`
-
-// Those that could decide by what becomes known of a version, before anything else of the transaction is locked.
-func (q *Queries) LockFactTriggers(ctx context.Context, organizationID int64, versionID int64) error {
-	_, err := q.db.Exec(ctx, lockFactTriggers, organizationID, versionID)
-	return err
 }
 
 const lockPromotionHold = `-- name: LockPromotionHold :one
@@ -448,7 +489,7 @@ func (q *Queries) OrganizationsWithDueSignals(ctx context.Context, at time.Time)
 }
 
 const pendingSignals = `-- name: PendingSignals :many
-SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, lacks_facts FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
+SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, edit_commit, edit_begun FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
 `
 
 func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, triggerID int64) ([]TriggerSignal, error) {
@@ -479,7 +520,8 @@ func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, trig
 			&i.SenderType,
 			&i.SenderID,
 			&i.SenderName,
-			&i.LacksFacts,
+			&i.EditCommit,
+			&i.EditBegun,
 		); err != nil {
 			return nil, err
 		}
@@ -586,13 +628,14 @@ func (q *Queries) ReleasePromotionHold(ctx context.Context, at *time.Time, organ
 }
 
 const saveSignalEdit = `-- name: SaveSignalEdit :exec
-UPDATE cd_trigger_signals SET edit = $1, due_at = $2
-WHERE organization_id = $3 AND id = $4 AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = $5::integer AND edit ->> 'state' IS NULL
+UPDATE cd_trigger_signals SET edit = $1, due_at = $2, edit_begun = COALESCE(edit_begun, $3::timestamptz)
+WHERE organization_id = $4 AND id = $5 AND state = 'pending' AND COALESCE((edit ->> 'attempt')::integer, 0) = $6::integer AND edit ->> 'state' IS NULL
 `
 
 type SaveSignalEditParams struct {
 	Edit           json.RawMessage
 	DueAt          time.Time
+	Begun          *time.Time
 	OrganizationID int64
 	ID             int64
 	Attempt        int32
@@ -602,6 +645,7 @@ func (q *Queries) SaveSignalEdit(ctx context.Context, arg SaveSignalEditParams) 
 	_, err := q.db.Exec(ctx, saveSignalEdit,
 		arg.Edit,
 		arg.DueAt,
+		arg.Begun,
 		arg.OrganizationID,
 		arg.ID,
 		arg.Attempt,
@@ -723,40 +767,6 @@ func (q *Queries) SignalDrift(ctx context.Context, arg SignalDriftParams) error 
 		arg.OrganizationID,
 		arg.ApplicationEnvironmentID,
 	)
-	return err
-}
-
-const signalFacts = `-- name: SignalFacts :exec
-INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
-SELECT t.organization_id, t.id, 'facts:' || newest.id || ':' || (
-    SELECT max(r.id) FROM cd_version_reports r WHERE r.organization_id = $1 AND r.version_id = $2
-), $3::timestamptz, $3::timestamptz
-FROM cd_versions v
-JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
-JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
-JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.application_id = s.application_id AND t.kind = 'version' AND t.enabled
-    AND t.removed_at IS NULL AND t.config ?| ARRAY['facts', 'labels']
-CROSS JOIN LATERAL (
-    SELECT COALESCE(
-        (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = t.organization_id AND n.application_id = t.application_id),
-        (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = t.organization_id AND l.application_id = t.application_id AND NOT l.curated
-         ORDER BY l.id DESC LIMIT 1)) AS id
-) newest
-JOIN cd_version_set_entries e ON e.organization_id = t.organization_id AND e.version_set_id = newest.id AND e.version_id = v.id
-CROSS JOIN LATERAL ( -- the latest decision about the set
-    SELECT o.lacks_facts FROM cd_trigger_signals o
-    WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.version_set_id = newest.id AND o.state = 'decided'
-    ORDER BY o.decided_at DESC, o.id DESC LIMIT 1
-) latest
-WHERE v.organization_id = $1 AND v.id = $2 AND latest.lacks_facts
-  AND NOT EXISTS (SELECT FROM cd_trigger_signals o WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.state = 'pending')
-ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
-`
-
-// What became known of a version is a cause of its own for each report, where the trigger has declined exactly that set for want of it. Where
-// a decision is still to come, that one finds it.
-func (q *Queries) SignalFacts(ctx context.Context, organizationID int64, versionID int64, at time.Time) error {
-	_, err := q.db.Exec(ctx, signalFacts, organizationID, versionID, at)
 	return err
 }
 

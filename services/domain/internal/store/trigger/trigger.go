@@ -33,6 +33,9 @@ func signal(r query.TriggerSignal) core.TriggerSignal {
 	if len(r.Edit) > 0 && json.Unmarshal(r.Edit, &edit) != nil {
 		edit = &core.TriggerEdit{State: core.EditFailed, Why: "its edit cannot be read"}
 	}
+	if edit != nil {
+		edit.FirstBegun = r.EditBegun
+	}
 	var sender core.Author
 	if r.SenderType != nil && r.SenderID != nil && r.SenderName != nil {
 		sender = core.Author{Principal: core.Principal{Type: core.PrincipalType(*r.SenderType), ID: *r.SenderID}, Name: *r.SenderName}
@@ -282,9 +285,30 @@ func (w Writes) SaveSignalEdit(ctx context.Context, signal int64, attempt int, e
 		return fmt.Errorf("write the edit of signal %d: %w", signal, err)
 	}
 	err = w.Q.SaveSignalEdit(ctx, query.SaveSignalEditParams{
-		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due,
+		OrganizationID: w.Entered, ID: signal, Attempt: int32(attempt), Edit: text, DueAt: due, Begun: e.FirstBegun,
 	})
 	return pg.Classify(err, "keep the edit of signal %d", signal)
+}
+
+// EditsOfCommits implements trigger.Tx.
+func (w Writes) EditsOfCommits(ctx context.Context, trigger int64, commits []string) (map[string]string, error) {
+	rows, err := w.Q.EditOfCommit(ctx, w.Entered, trigger, commits)
+	causes := map[string]string{}
+	for _, row := range rows {
+		causes[row.Commit] = row.Cause
+	}
+	return causes, pg.Classify(err, "find edits of trigger %d", trigger)
+}
+
+// EditBegun implements trigger.Tx.
+func (w Writes) EditBegun(ctx context.Context, trigger int64, place int, after, at time.Time) (time.Time, bool, error) {
+	begun, err := w.Q.EditBegun(ctx, query.EditBegunParams{
+		OrganizationID: w.Entered, TriggerID: trigger, Later: int32(place - 1), After: &after, At: &at,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, false, nil
+	}
+	return begun, err == nil, pg.Classify(err, "count edits of trigger %d", trigger)
 }
 
 // DueTrigger implements trigger.Tx.

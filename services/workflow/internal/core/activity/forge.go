@@ -13,6 +13,9 @@ type Forge interface {
 	ReadFile(ctx context.Context, organization int64, repoURL, ref, path string) (content []byte, sha string, err error)
 	// ReadCommit is the commit that a ref (a branch, a tag or a commit id) names, as an organization may see it.
 	ReadCommit(ctx context.Context, organization int64, repoURL, ref string) (CommitInfo, error)
+	// FindCommit is the latest commit of a branch, of those that Commit looks at, that Lockstep has made with the value of a trailer; an empty
+	// one if there is none.
+	FindCommit(ctx context.Context, organization int64, repoURL, branch, trailer, value string) (CommitInfo, error)
 	// ReadTree reads files of a commit by path, and returns the id of the commit. Links and submodules are left out.
 	ReadTree(ctx context.Context, r TreeRequest) (files map[string][]byte, sha string, err error)
 	// ReadDifference reads the files that differ between two commits of a repository.
@@ -118,7 +121,24 @@ type CommitRequest struct {
 	Trailers map[string]string
 	// Activity identifies the wish: a repeat after a crash finds the commit that was made before.
 	Activity string
+	// Shared is the key of the trailer that does so, too, where several runs are attempts at one commit; "" for none.
+	Shared string
 }
+
+// Found are the lines of a message, among its trailers, that a commit has which was made for the same wish. Anybody can write the one that
+// several runs share, so it counts only in a commit whose author is ours.
+func (c CommitRequest) Found(ours bool) (lines []string) {
+	if c.Activity != "" {
+		lines = []string{TrailerActivity + ": " + c.Activity}
+	}
+	if value := c.Trailers[c.Shared]; ours && c.Shared != "" && value != "" {
+		lines = append(lines, c.Shared+": "+value)
+	}
+	return lines
+}
+
+// TrailerActivity names the call that a commit was made for.
+const TrailerActivity = "Lockstep-Activity"
 
 // ProposalPrefix is what the names of the branches of proposals begin with. Nothing else is ever committed to them.
 const ProposalPrefix = "lockstep/proposals/"

@@ -32,7 +32,10 @@ func (w *world) play(workflow driver.Workflow, inputs object, steps []offline.Ac
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	seed := seedOf(w.t)
+	seed := w.seed
+	if seed == 0 {
+		seed = seedOf(w.t)
+	}
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			w.t.Logf("with the crashes of seed %d; -drivertest.seed=%d repeats it", seed, seed)

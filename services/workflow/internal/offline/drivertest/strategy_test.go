@@ -214,3 +214,58 @@ func TestAWayBackToAnotherVersionMayPassAllGates(t *testing.T) {
 		t.Errorf("manifest: %s", w.files["staging/api.yaml"])
 	}
 }
+
+// R4-02: a rollback that deploys, killed again and again at its steps, is the same as one that is not: one commit, and the same files and
+// reports, by each driver.
+func TestARollbackIsTheSameThroughKills(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes several seconds")
+	}
+	type end struct {
+		commits int
+		files   string
+	}
+	for name, one := range map[string]struct {
+		shop   func(*testing.T) *world
+		inputs func(version int) object
+	}{
+		"argo-rollouts": {shop, func(version int) object { return inputs(version, nil) }},
+		"kubernetes":    {plainShop, func(version int) object { return versioned(plainInputs(nil), version) }},
+		"flux":          {fluxShop, func(version int) object { return versioned(fluxInputs(nil), version) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want end
+			for seed := range uint64(20) {
+				w := one.shop(t)
+				w.seed = seed + 1<<40 // the first is without kills
+				if seed == 0 {
+					w.seed = 0
+				}
+				w.run(driver.Deploy, one.inputs(2))
+				before := len(w.commits)
+				w.story = nil
+				if failure := w.run(driver.Deploy, one.inputs(1)); failure != "" {
+					t.Fatalf("seed %d: %s", seed, failure)
+				}
+				got := end{commits: len(w.commits) - before, files: fmt.Sprint(w.files)}
+				if seed == 0 {
+					want = got
+				} else if got != want {
+					t.Errorf("seed %d: found %+v; want %+v", seed, got, want)
+				}
+			}
+		})
+	}
+}
+
+// versioned has inputs deploy a version of each service.
+func versioned(in object, version int) object {
+	environment := in["rollout"].(object)["environments"].([]any)[0].(object)
+	for _, each := range environment["deployments"].([]any) {
+		d := each.(object)
+		d["versions"].([]any)[0].(object)["digest"] = strings.SplitN(image(d["service"].(object)["name"].(string), version), "@", 2)[1]
+	}
+	return in
+}

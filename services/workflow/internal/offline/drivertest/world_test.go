@@ -26,6 +26,8 @@ type object = map[string]any
 // world is everything that a program can reach.
 type world struct {
 	t *testing.T
+	// seed is that of the crashes; 0 for the one of the test.
+	seed uint64
 	// bundle is the driver whose programs run; nil is the built-in one.
 	bundle   *driver.Bundle
 	now      time.Time
