@@ -1070,6 +1070,8 @@ type ForgePull struct {
 	Answers        int32
 	AnswersBegun   int32
 	AnswersWritten int32
+	// Where the comment with answers to commands is; empty before there is one, and where a release before this one has written it.
+	AnswersLink string
 }
 
 // The latest status of each context and kind of a commit that a hook received. Rows that do not count end 90 days after their last change.
@@ -1247,6 +1249,8 @@ type Handoff struct {
 type Installation struct {
 	One bool
 	ID  string
+	// When a replica has looked at deadlines last, to half a minute.
+	LookedAt *time.Time
 }
 
 // Each block covers the rows of all four journals between two positions, and the block before; append-only.
@@ -1805,6 +1809,10 @@ type RolloutDeadline struct {
 	Outcome   string
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Whether only time counts in which the rollout is at work in the environment, as in the default of pipelines without deadlines.
+	AtWork bool
+	// For how long nobody has looked at deadlines since it has started.
+	AwaySeconds int32
 }
 
 type RolloutEnvironment struct {
@@ -2057,7 +2065,7 @@ type TriggerSignal struct {
 	OrganizationID int64
 	ID             int64
 	TriggerID      int64
-	// Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.
+	// Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>, facts:<set>:<report>.
 	Cause string
 	// When it happened.
 	At time.Time
@@ -2080,6 +2088,8 @@ type TriggerSignal struct {
 	SenderID   *int64
 	// What the sender was called then.
 	SenderName *string
+	// Whether the version set was declined because of labels or facts of an image: it is decided about again when more is known.
+	LacksFacts bool
 	// What the edit has committed, or the head of what it has proposed; NULL for nothing. It is generated, so that it is right whatever release has written the edit.
 	EditCommit *string
 	// When the first run of the edit began; NULL for none, and for edits of before it was kept.

@@ -12,8 +12,9 @@ import (
 )
 
 const decideSignals = `-- name: DecideSignals :exec
-UPDATE cd_trigger_signals SET state = 'decided', outcome = $1, reason = $2, version_set_id = $3, rollout_id = $4, decided_at = $5
-WHERE organization_id = $6 AND id = ANY($7::bigint[])
+UPDATE cd_trigger_signals SET state = 'decided', outcome = $1, reason = $2, version_set_id = $3, rollout_id = $4, decided_at = $5,
+    lacks_facts = $6
+WHERE organization_id = $7 AND id = ANY($8::bigint[])
 `
 
 type DecideSignalsParams struct {
@@ -22,6 +23,7 @@ type DecideSignalsParams struct {
 	VersionSetID   *int64
 	RolloutID      *int64
 	At             *time.Time
+	LacksFacts     bool
 	OrganizationID int64
 	Ids            []int64
 }
@@ -33,6 +35,7 @@ func (q *Queries) DecideSignals(ctx context.Context, arg DecideSignalsParams) er
 		arg.VersionSetID,
 		arg.RolloutID,
 		arg.At,
+		arg.LacksFacts,
 		arg.OrganizationID,
 		arg.Ids,
 	)
@@ -353,9 +356,9 @@ func (q *Queries) KnownCauses(ctx context.Context, organizationID int64, trigger
 }
 
 const latestDecisions = `-- name: LatestDecisions :many
-SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit, s.sender_type, s.sender_id, s.sender_name, s.edit_commit, s.edit_begun FROM unnest($1::bigint[]) AS t(id)
+SELECT s.organization_id, s.id, s.trigger_id, s.cause, s.at, s.due_at, s.state, s.outcome, s.reason, s.version_set_id, s.rollout_id, s.decided_at, s.created_at, s.updated_at, s.edit, s.sender_type, s.sender_id, s.sender_name, s.lacks_facts, s.edit_commit, s.edit_begun FROM unnest($1::bigint[]) AS t(id)
 CROSS JOIN LATERAL (
-    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, edit_commit, edit_begun FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
+    SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, lacks_facts, edit_commit, edit_begun FROM cd_trigger_signals n WHERE n.organization_id = $2 AND n.trigger_id = t.id ORDER BY n.id DESC LIMIT $3
 ) s
 ORDER BY s.trigger_id, s.id DESC
 `
@@ -389,6 +392,7 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 			&i.SenderType,
 			&i.SenderID,
 			&i.SenderName,
+			&i.LacksFacts,
 			&i.EditCommit,
 			&i.EditBegun,
 		); err != nil {
@@ -400,6 +404,22 @@ func (q *Queries) LatestDecisions(ctx context.Context, ids []int64, organization
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockFactTriggers = `-- name: LockFactTriggers :exec
+SELECT FROM cd_triggers t WHERE t.organization_id = $1 AND t.kind = 'version' AND t.enabled AND t.removed_at IS NULL
+  AND t.config ?| ARRAY['facts', 'labels'] AND t.application_id = (
+    SELECT s.application_id FROM cd_versions v
+    JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+    JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+    WHERE v.organization_id = $1 AND v.id = $2
+) ORDER BY t.id FOR NO KEY UPDATE OF t
+`
+
+// Those that could decide by what becomes known of a version, before anything else of the transaction is locked.
+func (q *Queries) LockFactTriggers(ctx context.Context, organizationID int64, versionID int64) error {
+	_, err := q.db.Exec(ctx, lockFactTriggers, organizationID, versionID)
+	return err
 }
 
 const lockPromotionHold = `-- name: LockPromotionHold :one
@@ -489,7 +509,7 @@ func (q *Queries) OrganizationsWithDueSignals(ctx context.Context, at time.Time)
 }
 
 const pendingSignals = `-- name: PendingSignals :many
-SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, edit_commit, edit_begun FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
+SELECT organization_id, id, trigger_id, cause, at, due_at, state, outcome, reason, version_set_id, rollout_id, decided_at, created_at, updated_at, edit, sender_type, sender_id, sender_name, lacks_facts, edit_commit, edit_begun FROM cd_trigger_signals WHERE organization_id = $1 AND trigger_id = $2 AND state = 'pending' ORDER BY id LIMIT 1000
 `
 
 func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, triggerID int64) ([]TriggerSignal, error) {
@@ -520,6 +540,7 @@ func (q *Queries) PendingSignals(ctx context.Context, organizationID int64, trig
 			&i.SenderType,
 			&i.SenderID,
 			&i.SenderName,
+			&i.LacksFacts,
 			&i.EditCommit,
 			&i.EditBegun,
 		); err != nil {
@@ -767,6 +788,40 @@ func (q *Queries) SignalDrift(ctx context.Context, arg SignalDriftParams) error 
 		arg.OrganizationID,
 		arg.ApplicationEnvironmentID,
 	)
+	return err
+}
+
+const signalFacts = `-- name: SignalFacts :exec
+INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at)
+SELECT t.organization_id, t.id, 'facts:' || newest.id || ':' || (
+    SELECT max(r.id) FROM cd_version_reports r WHERE r.organization_id = $1 AND r.version_id = $2
+), $3::timestamptz, $3::timestamptz
+FROM cd_versions v
+JOIN cd_artifact_sources a ON a.organization_id = v.organization_id AND a.id = v.artifact_source_id
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+JOIN cd_triggers t ON t.organization_id = s.organization_id AND t.application_id = s.application_id AND t.kind = 'version' AND t.enabled
+    AND t.removed_at IS NULL AND t.config ?| ARRAY['facts', 'labels']
+CROSS JOIN LATERAL (
+    SELECT COALESCE(
+        (SELECT n.version_set_id FROM cd_newest_version_sets n WHERE n.organization_id = t.organization_id AND n.application_id = t.application_id),
+        (SELECT l.id FROM cd_version_sets l WHERE l.organization_id = t.organization_id AND l.application_id = t.application_id AND NOT l.curated
+         ORDER BY l.id DESC LIMIT 1)) AS id
+) newest
+JOIN cd_version_set_entries e ON e.organization_id = t.organization_id AND e.version_set_id = newest.id AND e.version_id = v.id
+CROSS JOIN LATERAL ( -- the latest decision about the set
+    SELECT o.lacks_facts FROM cd_trigger_signals o
+    WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.version_set_id = newest.id AND o.state = 'decided'
+    ORDER BY o.decided_at DESC, o.id DESC LIMIT 1
+) latest
+WHERE v.organization_id = $1 AND v.id = $2 AND latest.lacks_facts
+  AND NOT EXISTS (SELECT FROM cd_trigger_signals o WHERE o.organization_id = t.organization_id AND o.trigger_id = t.id AND o.state = 'pending')
+ON CONFLICT (organization_id, trigger_id, cause) DO NOTHING
+`
+
+// What became known of a version is a cause of its own for each report, where the trigger has declined exactly that set for want of it. Where
+// a decision is still to come, that one finds it.
+func (q *Queries) SignalFacts(ctx context.Context, organizationID int64, versionID int64, at time.Time) error {
+	_, err := q.db.Exec(ctx, signalFacts, organizationID, versionID, at)
 	return err
 }
 
