@@ -199,6 +199,12 @@ func deploymentEvents() []Definition {
 			DeploymentID: 11, Name: "#17", Namespace: "shop", URL: "https://git.example.com/shop/deploy/pulls/17", Status: "open",
 		}, "By the deploy workflow, when a deployment has become something outside of Lockstep, such as a pull request or a workflow, and when "+
 			"that changes. It may precede the passage into the environment.", EmitterProgram),
+		define(PathDomain, "", DeploymentProposed{
+			RolloutID: 7, Name: "production", Repository: "https://git.example.com/shop/deploy", Branch: "main", Paths: []string{"production/api.yaml"},
+			Number: 17, State: "merged", Head: "0123456789abcdef0123456789abcdef01234567", Commit: "89abcdef0123456789abcdef0123456789abcdef",
+			By: "ann", ByID: 4,
+		}, "By the engine, with the answer of a Function that has made or read the proposal of a rollout, whenever that has changed. A pull request "+
+			"that people close before the passage rejects the rollout.", EmitterEngine),
 		define(PathDomain, "", DeploymentNudged{RolloutID: 7, DeploymentID: 11, Watch: "deployment/11"},
 			"By the domain service, when a caller reports that what a deployment is outside of Lockstep has changed. The deploy workflow looks at it.",
 			EmitterDomain),

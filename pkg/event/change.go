@@ -35,6 +35,32 @@ type DeploymentSubmitted struct {
 // EventType is com.gitlab.cd.deployment.submitted.
 func (DeploymentSubmitted) EventType() string { return TypeDeploymentSubmitted }
 
+// DeploymentProposed is com.gitlab.cd.deployment.proposed: what has become of a proposal of a rollout, such as a pull request, as its forge
+// says. The engine reports it with the answer of the Function that has read it, so no program can say it in its place.
+type DeploymentProposed struct {
+	RolloutID int64 `json:"rollout_id" jsonschema:"minimum=1"`
+	// Name is which of the run's proposals it is: that of an environment, unless the program has chosen another.
+	Name string `json:"name" jsonschema:"minLength=1,maxLength=255"`
+	// Repository is the URL of the repository.
+	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=2048"`
+	// Branch is the branch to merge into, and Paths are the files; only where it was proposed, and not where it was read.
+	Branch string   `json:"branch,omitempty" jsonschema:"maxLength=255"`
+	Paths  []string `json:"paths,omitempty" jsonschema:"maxItems=200"`
+	// Number is that of the pull request; absent for a branch alone.
+	Number int64 `json:"number,omitempty" jsonschema:"minimum=1"`
+	// State is what has become of it; `withdrawn` and, of a branch alone, `merged` are reported before the run does that itself.
+	State string `json:"state" jsonschema:"enum=open,enum=merged,enum=closed,enum=withdrawn"`
+	// Head is the commit that is proposed, and Commit the one that has the change on the branch, once it is merged.
+	Head   string `json:"head,omitempty" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
+	Commit string `json:"commit,omitempty" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
+	// By is who has merged or closed it, and ByID the forge's number of that user; absent where the forge does not say.
+	By   string `json:"by,omitempty" jsonschema:"maxLength=255"`
+	ByID int64  `json:"by_id,omitempty" jsonschema:"minimum=1"`
+}
+
+// EventType is com.gitlab.cd.deployment.proposed.
+func (DeploymentProposed) EventType() string { return TypeDeploymentProposed }
+
 // DeploymentNudged is com.gitlab.cd.deployment.nudged: what the deployment is outside of Lockstep may have changed, so its program need not
 // wait any longer. It says nothing about the state there, which the program reads itself.
 type DeploymentNudged struct {

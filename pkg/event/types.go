@@ -34,6 +34,7 @@ const (
 	TypeRolloutEnvironmentFailed         = "com.gitlab.cd.rollout_environment.failed"
 	TypeDeploymentStarted                = "com.gitlab.cd.deployment.started"
 	TypeDeploymentCommitted              = "com.gitlab.cd.deployment.committed"
+	TypeDeploymentProposed               = "com.gitlab.cd.deployment.proposed"
 	TypeDeploymentNudged                 = "com.gitlab.cd.deployment.nudged"
 	TypeDeploymentSubmitted              = "com.gitlab.cd.deployment.submitted"
 	TypeDeploymentGateReached            = "com.gitlab.cd.deployment.gate_reached"

@@ -83,6 +83,10 @@ func (s *shop) aboutRows(r core.Rollout, preview core.Preview) map[string]event.
 			DeploymentID: deployment, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1),
 			Parameters: []byte(`{}`),
 		},
+		event.DeploymentProposed{
+			RolloutID: r.ID, Name: "staging", Repository: "https://forged.example.com/shop", Branch: "main", Paths: []string{"a.yaml"}, Number: 1,
+			State: "closed", By: "forged", ByID: 1,
+		},
 		event.DeploymentSubmitted{DeploymentID: deployment, Name: "forged", URL: "https://forged.example.com"},
 		event.DeploymentGateReached{DeploymentID: deployment, Weight: 25},
 		event.DeploymentAdvance{DeploymentID: deployment, Weight: 25},
@@ -123,7 +127,7 @@ func (s *shop) rows() string {
 	var text []string
 	for _, table := range []string{
 		"cd_rollouts", "cd_rollout_environments", "cd_deployments", "cd_rollout_transitions", "cd_rollout_environment_transitions",
-		"cd_deployment_transitions", "cd_environments", "cd_application_environments", "cd_deployment_snapshots", "cd_deployment_links",
+		"cd_deployment_transitions", "cd_environments", "cd_application_environments", "cd_deployment_snapshots", "cd_deployment_attempts", "cd_deployment_links", "cd_rollout_proposals",
 		"cd_rollout_previews", "outbox",
 		"cd_service_environment_healths", "cd_application_environment_reconciliations", "cd_environment_contacts", "cd_handoffs",
 		"cd_call_requests", "cd_call_answers", "cd_credentials",

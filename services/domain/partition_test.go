@@ -23,6 +23,7 @@ func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 
 	statements := []string{ // whatever refers to a table that moves is let go, and tied again below
 		`ALTER TABLE cd_deployment_snapshots DROP CONSTRAINT cd_deployment_snapshots_deployment`,
+		`ALTER TABLE cd_deployment_attempts DROP CONSTRAINT cd_deployment_attempts_deployment`,
 		`ALTER TABLE cd_deployment_links DROP CONSTRAINT cd_deployment_links_deployment`,
 		`ALTER TABLE cd_deployment_transitions DROP CONSTRAINT cd_deployment_transitions_subject`,
 		`ALTER TABLE cd_deployments ALTER id DROP IDENTITY`,
@@ -39,6 +40,7 @@ func TestJournalsAndDeploymentsCanBePartitionedLater(t *testing.T) {
 	statements = append(statements,
 		`ALTER TABLE cd_deployments ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 1000)`,
 		`ALTER TABLE cd_deployment_snapshots ADD CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
+		`ALTER TABLE cd_deployment_attempts ADD CONSTRAINT cd_deployment_attempts_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
 		`ALTER TABLE cd_deployment_links ADD CONSTRAINT cd_deployment_links_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
 		`ALTER TABLE cd_deployment_transitions ADD CONSTRAINT cd_deployment_transitions_subject FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments (organization_id, id)`,
 	)

@@ -65,6 +65,7 @@ func table() map[string][]event.Emitter {
 		event.TypeDeploymentStarted:              program,
 		event.TypeDeploymentCommitted:            program,
 		event.TypeDeploymentSubmitted:            program,
+		event.TypeDeploymentProposed:             engine,
 		event.TypeDeploymentGateReached:          program,
 		event.TypeDeploymentAdvance:              program,
 		event.TypeDeploymentHealthy:              program,

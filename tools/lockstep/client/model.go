@@ -472,6 +472,15 @@ type DeploymentLink struct {
 type Snapshot struct {
 	CommitSHA      string `json:"commitSha"`
 	ManifestDigest string `json:"manifestDigest"`
+	// Earlier are those of other attempts, in the order in which they were kept.
+	Earlier []Attempt `json:"earlier,omitempty"`
+}
+
+// Attempt is what an earlier attempt of a deployment had committed.
+type Attempt struct {
+	CommitSHA      string    `json:"commitSha"`
+	ManifestDigest string    `json:"manifestDigest"`
+	CommittedAt    time.Time `json:"committedAt"`
 }
 
 // Transition is one row of a journal.

@@ -73,7 +73,7 @@ const (
 		rolloutNewer +
 		`environments { id environment { id name } position state status driverDigest driverBinding { id version driverRef } ` +
 		`previousVersionSet { id name } startedAt finishedAt ` +
-		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest }` + linkNewer + ` ` +
+		`deployments { id service { id name } state status versions { id name digest reference } snapshot { commitSha manifestDigest` + attemptsNewer + ` }` + linkNewer + ` ` +
 		`gates { gateId weight reachedAt passedAt } } }`
 	// namesNewer, detailsNewer, rolloutNewer, causesNewer, gateNewer, linkNewer, waitNewer, journalNewer and driftNewer list the fields that
 	// the previous release of the domain service does not have.
@@ -89,7 +89,9 @@ const (
 	causesNewer = ` causes { ` + transitionFields + ` }`
 	gateNewer   = ` requirements { group quorum given }`
 	linkNewer   = ` link { name namespace url status }`
-	waitNewer   = ` status subject passage requirements { group quorum given } approvers { id name } link`
+	// attemptsNewer lists those of attempts before the latest.
+	attemptsNewer = ` earlier { commitSha manifestDigest committedAt }`
+	waitNewer     = ` status subject passage requirements { group quorum given } approvers { id name } link`
 	// journalNewer lists those of a rollout's own journal.
 	journalNewer = ` breach conditions { kind subject status environment { id name } by { principalType principalId principal { id name } at groups } ` +
 		`soakSeconds cause until }`

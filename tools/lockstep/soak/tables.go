@@ -14,7 +14,7 @@ func records() map[string][]string {
 	return map[string][]string{
 		"domain": {
 			"cd_versions", "cd_version_sets", "cd_version_set_entries", "cd_rollouts", "cd_rollout_environments", "cd_deployments",
-			"cd_deployment_snapshots", "cd_rollout_transitions", "cd_rollout_environment_transitions", "cd_deployment_transitions",
+			"cd_deployment_snapshots", "cd_deployment_attempts", "cd_rollout_transitions", "cd_rollout_environment_transitions", "cd_deployment_transitions",
 			"cd_rollout_gates", "cd_handoffs", "inbox",
 		},
 		// Runs and their histories; what came, until event_retention is over; which events were taken, for thirty days.

@@ -397,8 +397,9 @@ type Snapshot struct {
 	DriverDigest string
 	Parameters   json.RawMessage
 	// Changes are what the commit changed, file by file.
-	Changes   []FileChange
-	CreatedAt time.Time
+	Changes []FileChange
+	// ReportedAt is when its program reported it: the latest attempt is what is deployed.
+	CreatedAt, ReportedAt time.Time
 }
 
 // DeploymentLink is what a deployment is outside of Lockstep, such as a pull request, as its program has reported it last (D53).

@@ -60,6 +60,8 @@ type Inbound struct {
 	ID, Type string
 	// Correlation is the workflow that emitted it, if it says so.
 	Correlation string
+	// At is when it was emitted, by its emitter's clock.
+	At time.Time
 	// Envelope is the event itself, which only the adapters look at.
 	Envelope any
 }

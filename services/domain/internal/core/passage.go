@@ -284,3 +284,32 @@ func (c Condition) approval() string {
 	}
 	return fmt.Sprintf("%s: %s by %s", c.GateID, how, strings.Join(by, ", "))
 }
+
+// ProposedStatus is what has become of a proposal at its forge.
+type ProposedStatus string
+
+// The states.
+const (
+	ProposedOpen   ProposedStatus = "open"
+	ProposedMerged ProposedStatus = "merged"
+	ProposedClosed ProposedStatus = "closed"
+	// ProposedWithdrawn is one that its run has withdrawn, or is about to.
+	ProposedWithdrawn ProposedStatus = "withdrawn"
+)
+
+// ForgeProposal is a pull request with the change of a rollout in an environment, or a branch alone, as the engine has read it (D55).
+type ForgeProposal struct {
+	// Repository is its URL, and Branch the branch to merge into.
+	Repository, Branch string
+	// Number is that of the pull request; 0 for a branch alone.
+	Number int64
+	// Head is the commit that Lockstep has proposed last.
+	Head   string
+	Status ProposedStatus
+	// EndedHead is the last commit of what was merged or closed. It is another one than Head if others have pushed to it.
+	EndedHead string
+	// By is who has merged or closed it, as the forge calls them, and ByID their number there; empty and 0 where it does not say.
+	By         string
+	ByID       int64
+	ReportedAt time.Time
+}

@@ -132,6 +132,22 @@ func (p Place) Overlaps(o Place) bool {
 	}
 }
 
+// SameRepository reports whether two URLs are of one repository of one server: the same scheme, host and port, whatever the spelling.
+func SameRepository(a, b string) bool {
+	exact := func(raw string) string {
+		u, err := url.Parse(strings.TrimSpace(raw))
+		if err != nil || u.Scheme == "" || u.Host == "" { // such as git@host:path
+			return raw
+		}
+		host := strings.ToLower(u.Host)
+		if u.Scheme == "https" {
+			host = strings.TrimSuffix(host, ":443")
+		}
+		return strings.ToLower(u.Scheme) + "://" + host + strings.TrimSuffix(strings.TrimRight(path.Clean("/"+u.Path), "/"), ".git")
+	}
+	return exact(a) == exact(b)
+}
+
 // nested reports whether one of two paths is the other one, or below it.
 func nested(a, b string) bool {
 	a, b = strings.TrimSuffix(a, "/")+"/", strings.TrimSuffix(b, "/")+"/"

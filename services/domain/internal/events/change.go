@@ -159,6 +159,11 @@ func ofDeployments() map[string]reader {
 		event.TypeDeploymentFailed: as(func(d event.DeploymentFailed) rollout.Change {
 			return rollout.DeploymentMoved{DeploymentID: d.DeploymentID, Verb: core.VerbFail, Reason: d.Reason}
 		}),
+		event.TypeDeploymentProposed: as(func(d event.DeploymentProposed) rollout.Change {
+			return rollout.DeploymentProposed{RolloutID: d.RolloutID, Name: d.Name, Paths: d.Paths, Head: d.Head, Proposal: core.ForgeProposal{
+				Repository: d.Repository, Branch: d.Branch, Number: d.Number, Status: core.ProposedStatus(d.State), By: d.By, ByID: d.ByID,
+			}}
+		}),
 		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) rollout.Change {
 			return rollout.DeploymentCommitted{
 				DeploymentID: d.DeploymentID, CommitSHA: d.CommitSHA, ManifestDigest: d.ManifestDigest, Parameters: d.Parameters,

@@ -377,6 +377,7 @@ func inbound(e event.Event) (core.Inbound, error) {
 		return core.Inbound{}, err
 	}
 	return core.Inbound{
-		Organization: organization, ID: e.ID(), Type: e.Type(), Correlation: event.Extension(e, event.ExtensionCorrelation), Envelope: e,
+		Organization: organization, ID: e.ID(), Type: e.Type(), Correlation: event.Extension(e, event.ExtensionCorrelation), At: e.Time(),
+		Envelope: e,
 	}, nil
 }

@@ -121,6 +121,9 @@ INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, 
 // recent are the rows of tables that earlier releases, of which upgrades begin, do not have.
 const recent = `
 INSERT INTO cd_application_aliases (organization_id, application_id, name) VALUES (1, 1, 'store');
+INSERT INTO cd_rollout_proposals (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at)
+    VALUES (1, 1, 1, 'https://git/x', 'main', 1, '', 'open', '', '', 0, now());
+INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at) VALUES (1, 1, 'ab', 'sha256:m', now());
 INSERT INTO cd_drift_looks (organization_id, application_environment_id, due_at) VALUES (1, 1, now()) ON CONFLICT DO NOTHING;
 INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, '2.0', 1, 'user');
@@ -435,6 +438,20 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"cd_deployments_ended_is_final",
 		},
 		{"a snapshot that changes", `UPDATE cd_deployment_snapshots SET commit_sha = 'x'`, "cd_deployment_snapshots_are_immutable"},
+		{"a second proposal", `INSERT INTO cd_rollout_proposals (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at) VALUES (1, 1, 1, 'https://git/y', 'main', 2, '', 'open', '', '', 0, now())`, "cd_rollout_proposals_one_per_environment"},
+		{"a proposal in no state", `UPDATE cd_rollout_proposals SET state = 'x'`, "cd_rollout_proposals_state_is_known"},
+		{"a proposal of no repository", `UPDATE cd_rollout_proposals SET repository = ''`, "cd_rollout_proposals_repository_is_bounded"},
+		{"a proposal for a long branch", `UPDATE cd_rollout_proposals SET branch = repeat('x', 256)`, "cd_rollout_proposals_branch_is_bounded"},
+		{"a proposal before the first", `UPDATE cd_rollout_proposals SET number = -1`, "cd_rollout_proposals_number_counts"},
+		{"a proposal ended by a long name", `UPDATE cd_rollout_proposals SET ended_by = repeat('x', 256)`, "cd_rollout_proposals_name_is_bounded"},
+		{"a proposal ended by no user", `UPDATE cd_rollout_proposals SET ended_by_id = -1`, "cd_rollout_proposals_user_counts"},
+		{"a proposal of no rollout", `UPDATE cd_rollout_proposals SET rollout_id = 999`, "cd_rollout_proposals_rollout"},
+		{"a proposal for no environment", `UPDATE cd_rollout_proposals SET environment_id = 999`, "cd_rollout_proposals_environment"},
+		{"a snapshot that goes", `DELETE FROM cd_deployment_snapshots`, "cd_deployment_snapshots_go_as_attempts"},
+		{"an attempt that changes", `UPDATE cd_deployment_attempts SET commit_sha = 'x'`, "cd_deployment_attempts_are_append_only"},
+		{"an attempt that goes", `DELETE FROM cd_deployment_attempts`, "cd_deployment_attempts_are_append_only"},
+		{"attempts that are emptied", `TRUNCATE cd_deployment_attempts`, "cd_deployment_attempts_are_kept"},
+		{"an attempt of nothing", `INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at) VALUES (1, 999, 'a', 'm', now())`, "cd_deployment_attempts_deployment"},
 		{"a link that is no page", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 1, '#1', '', 'javascript:alert(1)', '')`, "cd_deployment_links_url_is_one"},
 		{"a link without a name", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 1, '', '', '', '')`, "cd_deployment_links_name_is_given"},
 		{"a link of nothing", `INSERT INTO cd_deployment_links (organization_id, deployment_id, name, namespace, url, status) VALUES (1, 999, '#1', '', '', '')`, "cd_deployment_links_deployment"},

@@ -103,10 +103,15 @@ func deployment(r query.Deployment) core.Deployment {
 }
 
 func snapshot(r query.SnapshotsByDeploymentRow) core.Snapshot {
+	reported := r.Snapshot.CreatedAt
+	if r.Snapshot.ReportedAt != nil {
+		reported = *r.Snapshot.ReportedAt
+	}
 	return core.Snapshot{
 		DeploymentID: r.Snapshot.DeploymentID, CommitSHA: r.Snapshot.CommitSha, ManifestDigest: r.Snapshot.ManifestDigest,
 		DriverDigest: r.DriverDigest,
 		Parameters:   r.Snapshot.Parameters, Changes: r.Snapshot.Changes, CreatedAt: r.Snapshot.CreatedAt,
+		ReportedAt: reported,
 	}
 }
 

@@ -285,7 +285,8 @@ func TestTheServiceCannotRewriteTheRecord(t *testing.T) {
 	for _, table := range []string{
 		"cd_versions", "cd_version_sets", "cd_version_set_entries", "cd_environment_driver_bindings", "cd_driver_bundles",
 		"cd_application_flow_definitions",
-		"cd_deployment_snapshots", "cd_rollout_transitions", "cd_rollout_environment_transitions", "cd_deployment_transitions",
+		"cd_deployment_snapshots", "cd_deployment_attempts", "cd_rollout_transitions", "cd_rollout_environment_transitions",
+		"cd_deployment_transitions",
 	} {
 		refused(`UPDATE ` + table + ` SET created_at = now()`)
 	}

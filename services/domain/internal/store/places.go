@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/fleet"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
@@ -288,4 +289,33 @@ func (t *tx) PauseRolloutWave(ctx context.Context, environment int64, wave int, 
 		Paused: paused, OrganizationID: t.organization, RolloutEnvironmentID: environment, Wave: int32(wave),
 	})
 	return pg.Classify(err, "pause wave %d of rollout environment %d", wave, environment)
+}
+
+// Proposal implements rollout.Tx.
+func (t *tx) Proposal(ctx context.Context, rollout, environment int64) (core.ForgeProposal, bool, error) {
+	row, err := t.q.RolloutProposal(ctx, t.organization, rollout, environment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return core.ForgeProposal{}, false, nil
+	}
+	if err != nil {
+		return core.ForgeProposal{}, false, pg.Classify(err, "read proposal of rollout %d", rollout)
+	}
+	return core.ForgeProposal{
+		Repository: row.Repository, Branch: row.Branch, Number: row.Number, Head: row.Head, Status: core.ProposedStatus(row.State),
+		EndedHead: row.EndedHead, By: row.EndedBy, ByID: row.EndedByID, ReportedAt: row.ReportedAt,
+	}, true, nil
+}
+
+// SaveProposal implements rollout.Tx.
+func (t *tx) SaveProposal(ctx context.Context, rollout, environment int64, p core.ForgeProposal) error {
+	err := t.q.SaveRolloutProposal(ctx, query.SaveRolloutProposalParams{
+		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch, Number: p.Number,
+		Head: p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBy: p.By, EndedByID: p.ByID, ReportedAt: p.ReportedAt,
+	})
+	return pg.Classify(err, "save proposal of rollout %d", rollout)
+}
+
+// MemberAtForge implements rollout.Tx.
+func (t *tx) MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, bool, error) {
+	return chat.MemberAtForge(ctx, t, t.organization, repository, user)
 }

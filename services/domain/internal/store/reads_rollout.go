@@ -291,6 +291,16 @@ func (r reader) SnapshotsByDeployment(ctx context.Context, organization int64, d
 		keyed(snapshot, func(s core.Snapshot) int64 { return s.DeploymentID }))
 }
 
+// AttemptsByDeployment implements view.Reads.
+func (r reader) AttemptsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Snapshot, error) {
+	return under(ctx, r, organization, deployments, "earlier snapshots", (*query.Queries).AttemptsByDeployment,
+		func(row query.AttemptsByDeploymentRow) (int64, core.Snapshot) {
+			return row.DeploymentID, core.Snapshot{
+				DeploymentID: row.DeploymentID, CommitSHA: row.CommitSha, ManifestDigest: row.ManifestDigest, ReportedAt: row.ReportedAt,
+			}
+		})
+}
+
 // LinksByDeployment implements view.Reads.
 func (r reader) LinksByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.DeploymentLink, error) {
 	return byKey(ctx, r, organization, deployments, "links", (*query.Queries).LinksByDeployment,

@@ -951,6 +951,28 @@ COMMENT ON COLUMN cd_curated_version_sets.from_set_id IS
 COMMENT ON COLUMN cd_curated_version_sets.name IS
     'What it is called beside the name of the set; empty for nothing.';
 
+CREATE TABLE cd_deployment_attempts (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    deployment_id bigint NOT NULL,
+    commit_sha text NOT NULL,
+    manifest_digest text NOT NULL,
+    reported_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_deployment_attempts_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_deployment_attempts_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
+    CONSTRAINT cd_deployment_attempts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
+);
+CREATE INDEX cd_deployment_attempts_by_commit ON cd_deployment_attempts USING btree (organization_id, commit_sha);
+CREATE INDEX cd_deployment_attempts_by_deployment ON cd_deployment_attempts USING btree (organization_id, deployment_id, id);
+CREATE TRIGGER cd_deployment_attempts_are_append_only BEFORE DELETE OR UPDATE ON cd_deployment_attempts FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_deployment_attempts_are_kept BEFORE TRUNCATE ON cd_deployment_attempts FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+COMMENT ON TABLE cd_deployment_attempts IS
+    'What attempts of deployments have committed that another one has replaced, or that was reported after the end; kept as long as the snapshots.';
+COMMENT ON COLUMN cd_deployment_attempts.reported_at IS
+    'When the program reported it, or where that is not known, when it was stored.';
+
 CREATE TABLE cd_deployment_links (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -996,20 +1018,24 @@ CREATE TABLE cd_deployment_snapshots (
     changes jsonb NOT NULL DEFAULT '[]'::jsonb,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    reported_at timestamp with time zone,
     CONSTRAINT cd_deployment_snapshots_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_deployment_snapshots_one_per_deployment UNIQUE (organization_id, deployment_id),
     CONSTRAINT cd_deployment_snapshots_deployment FOREIGN KEY (organization_id, deployment_id) REFERENCES cd_deployments(organization_id, id),
     CONSTRAINT cd_deployment_snapshots_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.02, autovacuum_analyze_scale_factor=0.02);
 CREATE INDEX cd_deployment_snapshots_by_commit ON cd_deployment_snapshots USING btree (organization_id, commit_sha);
-CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE DELETE OR UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_deployment_snapshots_are_immutable BEFORE UPDATE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_deployment_snapshots_are_kept BEFORE TRUNCATE ON cd_deployment_snapshots FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_deployment_snapshots_go_as_attempts BEFORE DELETE ON cd_deployment_snapshots FOR EACH ROW EXECUTE FUNCTION cd_refuse_loss_of_snapshot();
 COMMENT ON TABLE cd_deployment_snapshots IS
-    'What exactly was deployed. Never a secret.';
+    'What exactly was deployed, by the latest attempt of each deployment before its end. Never a secret.';
 COMMENT ON COLUMN cd_deployment_snapshots.changes IS
     'What the commit changed for this deployment, file by file; empty too for drivers that do not tell.';
 COMMENT ON COLUMN cd_deployment_snapshots.commit_sha IS
     'The commit of the desired state; empty for a chart of a registry, whose digest is in the parameters.';
+COMMENT ON COLUMN cd_deployment_snapshots.reported_at IS
+    'When the program reported it, to show: reports are in the order of their arrival. Null if a replica of an earlier release has stored it.';
 
 CREATE TABLE cd_deployment_transitions (
     id bigint NOT NULL DEFAULT nextval('cd_journal_positions'::regclass),
@@ -3150,6 +3176,49 @@ COMMENT ON TABLE cd_rollout_previews IS
 COMMENT ON COLUMN cd_rollout_previews.drift_of IS
     'The application environment that is looked at for drift; NULL for a preview that is about a rollout.';
 
+CREATE TABLE cd_rollout_proposals (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    organization_id bigint NOT NULL,
+    rollout_id bigint NOT NULL,
+    environment_id bigint NOT NULL,
+    repository text NOT NULL,
+    branch text NOT NULL,
+    number bigint NOT NULL,
+    head text NOT NULL,
+    state text NOT NULL,
+    ended_head text NOT NULL,
+    ended_by text NOT NULL,
+    ended_by_id bigint NOT NULL,
+    reported_at timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_rollout_proposals_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_rollout_proposals_one_per_environment UNIQUE (organization_id, rollout_id, environment_id),
+    CONSTRAINT cd_rollout_proposals_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
+    CONSTRAINT cd_rollout_proposals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_rollout_proposals_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_proposals_branch_is_bounded CHECK ((octet_length(branch) <= 255)),
+    CONSTRAINT cd_rollout_proposals_name_is_bounded CHECK ((octet_length(ended_by) <= 255)),
+    CONSTRAINT cd_rollout_proposals_number_counts CHECK ((number >= 0)),
+    CONSTRAINT cd_rollout_proposals_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 2048))),
+    CONSTRAINT cd_rollout_proposals_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'merged'::text, 'closed'::text, 'withdrawn'::text]))),
+    CONSTRAINT cd_rollout_proposals_user_counts CHECK ((ended_by_id >= 0))
+);
+CREATE INDEX cd_rollout_proposals_by_environment ON cd_rollout_proposals USING btree (organization_id, environment_id);
+CREATE TRIGGER cd_rollout_proposals_touch BEFORE UPDATE ON cd_rollout_proposals FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_rollout_proposals IS
+    'One for each environment of a rollout whose driver proposes, kept as long as the rollout.';
+COMMENT ON COLUMN cd_rollout_proposals.branch IS
+    'The branch to merge into; empty for one that was withdrawn before its answer came.';
+COMMENT ON COLUMN cd_rollout_proposals.ended_by IS
+    'Who has merged or closed it, as the forge calls them, and ended_by_id their number there; empty and 0 where it does not say.';
+COMMENT ON COLUMN cd_rollout_proposals.ended_head IS
+    'The last commit of what was merged or closed; empty before.';
+COMMENT ON COLUMN cd_rollout_proposals.head IS
+    'The commit that was proposed last; empty if none was reported.';
+COMMENT ON COLUMN cd_rollout_proposals.number IS
+    'That of the pull request; 0 for a branch alone.';
+
 CREATE TABLE cd_rollout_skips (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     organization_id bigint NOT NULL,
@@ -5229,6 +5298,25 @@ END $function$;
 COMMENT ON FUNCTION cd_refuse_last_statuses IS
     'A status may be deleted once its reporter has reported 20 later ones.';
 
+CREATE OR REPLACE FUNCTION cd_refuse_loss_of_snapshot()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    IF EXISTS (SELECT FROM cd_deployment_attempts a
+        WHERE a.organization_id = OLD.organization_id AND a.deployment_id = OLD.deployment_id
+          AND a.commit_sha = OLD.commit_sha AND a.manifest_digest = OLD.manifest_digest
+          AND a.reported_at = COALESCE(OLD.reported_at, OLD.created_at))
+    THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION '% of % is refused: it is not kept as an attempt', TG_OP, TG_TABLE_NAME
+        USING ERRCODE = 'integrity_constraint_violation', TABLE = TG_TABLE_NAME, CONSTRAINT = TG_NAME;
+END $function$;
+COMMENT ON FUNCTION cd_refuse_loss_of_snapshot IS
+    'Guards snapshots: one goes only once it is kept as an attempt.';
+
 CREATE OR REPLACE FUNCTION cd_refuse_unknown_controls()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -5331,6 +5419,25 @@ BEGIN
     UPDATE cd_cells SET application_name = NEW.name WHERE organization_id = NEW.organization_id AND application_id = NEW.id;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_replace_snapshot(deployment bigint, sha text, digest text, given_parameters jsonb, given_changes jsonb, at timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    tenant CONSTANT bigint := current_setting('lockstep.organization')::bigint;
+BEGIN
+    INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
+    SELECT s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, COALESCE(s.reported_at, s.created_at)
+    FROM cd_deployment_snapshots s WHERE s.organization_id = tenant AND s.deployment_id = deployment;
+    DELETE FROM cd_deployment_snapshots s WHERE s.organization_id = tenant AND s.deployment_id = deployment;
+    INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes, reported_at)
+    VALUES (tenant, deployment, sha, digest, given_parameters, given_changes, at);
+END $function$;
+COMMENT ON FUNCTION cd_replace_snapshot IS
+    'Puts the snapshot of an attempt in the place of that of the one before, which is kept.';
 
 CREATE OR REPLACE FUNCTION cd_review_stopped(stopping text, control bigint, at timestamp with time zone)
  RETURNS bigint

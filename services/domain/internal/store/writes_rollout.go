@@ -155,9 +155,37 @@ func (t *tx) AddSnapshot(ctx context.Context, s core.Snapshot) error {
 	err := t.q.InsertSnapshot(ctx, query.InsertSnapshotParams{
 		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest,
 		Parameters: s.Parameters,
-		Changes:    given(s.Changes),
+		Changes:    given(s.Changes), ReportedAt: &s.ReportedAt,
 	})
 	return pg.Classify(err, "add snapshot of deployment %d", s.DeploymentID)
+}
+
+// ReplaceSnapshot implements rollout.Tx.
+func (t *tx) ReplaceSnapshot(ctx context.Context, s core.Snapshot) error {
+	changes, err := json.Marshal(given(s.Changes))
+	if err != nil {
+		return fmt.Errorf("encode changes of deployment %d: %w", s.DeploymentID, err)
+	}
+	err = t.q.ReplaceSnapshot(ctx, query.ReplaceSnapshotParams{
+		DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest, Parameters: s.Parameters, Changes: changes,
+		ReportedAt: s.ReportedAt,
+	})
+	return pg.Classify(err, "replace snapshot of deployment %d", s.DeploymentID)
+}
+
+// AddAttempt implements rollout.Tx.
+func (t *tx) AddAttempt(ctx context.Context, s core.Snapshot) error {
+	err := t.q.InsertAttempt(ctx, query.InsertAttemptParams{
+		OrganizationID: t.organization, DeploymentID: s.DeploymentID, CommitSha: s.CommitSHA, ManifestDigest: s.ManifestDigest,
+		ReportedAt: s.ReportedAt,
+	})
+	return pg.Classify(err, "add attempt of deployment %d", s.DeploymentID)
+}
+
+// CountAttempts implements rollout.Tx.
+func (t *tx) CountAttempts(ctx context.Context, deployment int64) (int, error) {
+	n, err := t.q.CountAttempts(ctx, t.organization, deployment)
+	return int(n), pg.Classify(err, "count attempts of deployment %d", deployment)
 }
 
 // AddCancellation implements rollout.Tx.

@@ -47,6 +47,12 @@ func CheckEmit(e history.Emit) *history.FunctionError {
 	return history.AsFunctionError(err)
 }
 
+// CheckReport says why an event that the engine reports cannot be stored; nil when it can.
+func CheckReport(e history.Emit) error {
+	_, err := Encode(e, "")
+	return err
+}
+
 // CheckType reports whether programs may emit events of the type at all: it is one of the domain path that the catalogue gives to programs
 // (D47). The answers of the domain service, what the engine reports about executions, and standing reports are not.
 func CheckType(eventType string) *history.FunctionError {

@@ -6,6 +6,7 @@ package function
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -59,6 +60,10 @@ type Spec struct {
 	LocationOf func(args map[string]any) activity.Location
 	// Web Functions send requests to other servers: of one organization only so many are in progress at a time (activity.WebShare).
 	Web bool
+	// Reports returns what the domain service hears of an answer (activity.Reporting); nil for nothing.
+	Reports func(call activity.Call, value json.RawMessage) (activity.Report, bool)
+	// Intends returns what it hears of a call before it is made; nil for nothing.
+	Intends func(call activity.Call) (activity.Report, bool)
 	// Check finds what is wrong with arguments together; nil for nothing. It is called with those that pass one by one.
 	Check func(args map[string]any) []fault.Field
 }
@@ -82,6 +87,7 @@ var (
 	_ activity.Confined  = (*Function)(nil)
 	_ activity.Placed    = (*Function)(nil)
 	_ activity.Entering  = (*Function)(nil)
+	_ activity.Reporting = (*Function)(nil)
 )
 
 // Outgoing sends what leaves this installation.
@@ -186,6 +192,22 @@ func (f *Function) TakesBackAt(opened, touched activity.Place) bool {
 // Entered reports whether a call is executed in the run of a rollout alone.
 func (f *Function) Entered(args map[string]any) bool {
 	return f.spec.Entered != nil && f.spec.Entered(args)
+}
+
+// Report returns what the domain service hears of an answer.
+func (f *Function) Report(call activity.Call, value json.RawMessage) (activity.Report, bool) {
+	if f.spec.Reports == nil {
+		return activity.Report{}, false
+	}
+	return f.spec.Reports(call, value)
+}
+
+// Intent returns what the domain service hears of a call before it is made.
+func (f *Function) Intent(call activity.Call) (activity.Report, bool) {
+	if f.spec.Intends == nil {
+		return activity.Report{}, false
+	}
+	return f.spec.Intends(call)
 }
 
 // Spec is its declaration.

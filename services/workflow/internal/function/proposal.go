@@ -48,9 +48,9 @@ func propose(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.propose", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed,
+			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed, Reports: reportProposed,
 			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
-				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by, note}`.\n\n" +
+				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by, by_id, note}`.\n\n" +
 				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
 				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there; with the method\n" +
 				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
@@ -86,7 +86,7 @@ func merge(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.merge", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true,
-			Effect: activity.Changes, Touches: touchesFiles, Check: checkLook, Entered: isBranch,
+			Effect: activity.Changes, Touches: touchesFiles, Check: checkLook, Entered: isBranch, Intends: intendMerge,
 			Doc: "Merges the pull request of `git.propose`, and answers as it does; `commit` is the commit of `branch` that has the change. The other\n" +
 				"arguments are those of `git.propose`: the pull request has to consist of exactly these files, in one commit, `head`.\n\n" +
 				"The code is `conflict` if the head is another one, or if one of the files has changed on the branch since the commit was made: propose\n" +
@@ -131,7 +131,7 @@ func readProposal(forge activity.Forge) *Function {
 			Doc: "Reads a pull request. Answers as `git.propose` does: `state` is `open`, `merged` or `closed`, `by` who has merged or closed it, where the\n" +
 				"forge says so, and `commit` the commit that has the change. With the kind `branch`, `head` is where the branch is now, `by` is empty, and one\n" +
 				"that people have squashed and deleted is `closed`: `git.propose` answers `unchanged` then.",
-			Arguments: lookFields(), Check: checkLook,
+			Arguments: lookFields(), Check: checkLook, Reports: reportRead,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			if isBranch(call.Args) {
@@ -151,7 +151,7 @@ func withdraw(forge activity.Forge) *Function {
 			Effect: activity.Proposes, Touches: touchesProposal, Ends: proposalName,
 			Doc: "Closes a pull request of `git.propose` without a merge, and answers as that does. One that is not open is answered as it is.\n" +
 				"With the kind `branch`, the branch is deleted, also one that was merged; one with a commit of others stays, with the code `conflict`.",
-			Arguments: lookFields(), Check: checkLook,
+			Arguments: lookFields(), Check: checkLook, Intends: intendWithdrawal,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			if isBranch(call.Args) {
@@ -298,7 +298,7 @@ func proposalAnswer(p activity.Proposal, err error) (any, error) {
 	}
 	return map[string]any{
 		"number": p.Number, "url": p.URL, "state": p.State, "branch": p.Branch, "head": p.Head, "commit": p.Commit, "by": p.By,
-		"note": p.Note,
+		"by_id": p.ByID, "note": p.Note,
 	}, nil
 }
 

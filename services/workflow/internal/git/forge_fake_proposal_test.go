@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -90,6 +91,19 @@ func (f *fakeForge) pull(w http.ResponseWriter, r *http.Request) *fakePull {
 	return f.pulls[n-1]
 }
 
+// account is a user as GitHub and Gitea show it; bot is an App.
+func account(login string) map[string]any {
+	if login == "bot" {
+		return map[string]any{"login": login, "id": 5, "type": "Bot"}
+	}
+	return map[string]any{"login": login, "id": 9, "type": "User"}
+}
+
+// user answers whose the credential is.
+func (f *fakeForge) user(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, map[string]any{"id": cmp.Or(f.own, 5)})
+}
+
 // likeGitHub is a pull request as GitHub and Gitea show it.
 func (f *fakeForge) likeGitHub(p *fakePull) map[string]any {
 	d := map[string]any{
@@ -100,7 +114,7 @@ func (f *fakeForge) likeGitHub(p *fakePull) map[string]any {
 	switch p.state {
 	case "merged":
 		d["state"], d["merged_at"], d["merge_commit_sha"] = "closed", "2026-01-01T00:00:00Z", p.merged
-		d["merged_by"] = map[string]string{"login": p.by}
+		d["merged_by"] = account(p.by)
 	case "closed":
 		d["state"] = "closed"
 	}
@@ -138,6 +152,7 @@ func (f *fakeForge) created(w http.ResponseWriter, r *http.Request) {
 
 func (f *fakeForge) gitHubPulls(mux *http.ServeMux) {
 	const repo = "/api/v3/repos/team/shop"
+	mux.HandleFunc("GET /api/v3/user", f.user)
 	mux.HandleFunc("GET "+repo+"/pulls", func(w http.ResponseWriter, r *http.Request) {
 		all := []any{}
 		for i := len(f.pulls) - 1; i >= 0; i-- {
@@ -154,7 +169,7 @@ func (f *fakeForge) gitHubPulls(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET "+repo+"/issues/{number}", func(w http.ResponseWriter, r *http.Request) {
 		if p := f.pull(w, r); p != nil {
-			answer(w, http.StatusOK, map[string]any{"closed_by": map[string]string{"login": p.by}})
+			answer(w, http.StatusOK, map[string]any{"closed_by": account(p.by)})
 		}
 	})
 	mux.HandleFunc("POST "+repo+"/pulls", f.created)
@@ -202,6 +217,7 @@ func (f *fakeForge) statusesOf(commit, name, state string) []map[string]string {
 
 func (f *fakeForge) giteaPulls(mux *http.ServeMux) {
 	const repo = "/api/v1/repos/team/shop"
+	mux.HandleFunc("GET /api/v1/user", f.user)
 	mux.HandleFunc("GET "+repo+"/pulls/{base}/{head...}", func(w http.ResponseWriter, r *http.Request) {
 		for _, p := range f.pulls {
 			if p.branch == r.PathValue("head") && p.into == r.PathValue("base") {
@@ -239,16 +255,17 @@ func (f *fakeForge) likeGitLab(p *fakePull) map[string]any {
 		"sha": f.head(p), "source_branch": p.branch, "target_branch": p.into, "merge_commit_sha": nil, "squash_commit_sha": nil,
 	}
 	if p.state == "merged" {
-		d["merge_commit_sha"], d["merge_user"] = p.merged, map[string]string{"username": p.by}
+		d["merge_commit_sha"], d["merge_user"] = p.merged, map[string]any{"username": p.by, "id": 9}
 	}
 	if p.state == "closed" {
-		d["closed_by"] = map[string]string{"username": p.by}
+		d["closed_by"] = map[string]any{"username": p.by, "id": 9}
 	}
 	return d
 }
 
 func (f *fakeForge) gitLabPulls(mux *http.ServeMux) {
 	const requests = "/api/v4/projects/shop/merge_requests"
+	mux.HandleFunc("GET /api/v4/user", f.user)
 	mux.HandleFunc("GET "+requests, func(w http.ResponseWriter, r *http.Request) {
 		all := []any{}
 		for i := len(f.pulls) - 1; i >= 0; i-- {

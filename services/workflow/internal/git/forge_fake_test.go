@@ -26,6 +26,8 @@ type fakeForge struct {
 	// requires is a status without which nothing is merged, and reported those of commits.
 	requires string
 	reported map[string]map[string]string
+	// own is the number of the account of the credential; 5 if it is 0.
+	own int64
 }
 
 // git runs a command in the repository; ok is false where it fails.

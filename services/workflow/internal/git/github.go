@@ -126,15 +126,31 @@ func (g gitHub) add(ctx context.Context, a addition) (string, error) {
 
 // gitHubPull is a pull request as GitHub, and Gitea after it, show it.
 type gitHubPull struct {
-	Number   int64
-	State    string
-	HTMLURL  string  `json:"html_url"`
-	MergedAt *string `json:"merged_at"`
-	Merge    string  `json:"merge_commit_sha"`
-	MergedBy *struct {
-		Login string
-	} `json:"merged_by"`
+	Number     int64
+	State      string
+	HTMLURL    string      `json:"html_url"`
+	MergedAt   *string     `json:"merged_at"`
+	Merge      string      `json:"merge_commit_sha"`
+	MergedBy   *gitHubUser `json:"merged_by"`
 	Head, Base struct{ Ref, SHA string }
+}
+
+// gitHubUser is a user of GitHub, or of Gitea, which has no types.
+type gitHubUser struct {
+	ID    int64
+	Login string
+	Type  string
+}
+
+// by says who has ended a proposal. What is no person's account has no number: nobody is linked to it.
+func (u *gitHubUser) by(p *activity.Proposal) {
+	if u == nil {
+		return
+	}
+	p.By = u.Login
+	if u.Type == "" || u.Type == "User" {
+		p.ByID = u.ID
+	}
 }
 
 func (p gitHubPull) proposal() activity.Proposal {
@@ -144,9 +160,7 @@ func (p gitHubPull) proposal() activity.Proposal {
 	switch {
 	case p.MergedAt != nil:
 		found.State, found.Commit = activity.ProposalMerged, p.Merge
-		if p.MergedBy != nil {
-			found.By = p.MergedBy.Login
-		}
+		p.MergedBy.by(&found)
 	case p.State != "open":
 		found.State = activity.ProposalClosed
 	}
@@ -163,14 +177,12 @@ func (g gitHub) proposal(ctx context.Context, number int64) (activity.Proposal, 
 		return found, nil
 	}
 	var issue struct {
-		ClosedBy *struct{ Login string } `json:"closed_by"`
+		ClosedBy *gitHubUser `json:"closed_by"`
 	}
 	if err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/issues/%d", number), nil, &issue); err != nil {
 		return activity.Proposal{}, err
 	}
-	if issue.ClosedBy != nil {
-		found.By = issue.ClosedBy.Login
-	}
+	issue.ClosedBy.by(&found)
 	return found, nil
 }
 

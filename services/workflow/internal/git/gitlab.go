@@ -115,8 +115,20 @@ type gitLabMerge struct {
 	Merge  string `json:"merge_commit_sha"`
 	Squash string `json:"squash_commit_sha"`
 	// MergeUser and ClosedBy are who did it.
-	MergeUser *struct{ Username string } `json:"merge_user"`
-	ClosedBy  *struct{ Username string } `json:"closed_by"`
+	MergeUser *gitLabUser `json:"merge_user"`
+	ClosedBy  *gitLabUser `json:"closed_by"`
+}
+
+// gitLabUser is a user of GitLab.
+type gitLabUser struct {
+	ID       int64
+	Username string
+}
+
+func (u *gitLabUser) by(p *activity.Proposal) {
+	if u != nil {
+		p.By, p.ByID = u.Username, u.ID
+	}
 }
 
 func (m gitLabMerge) proposal() activity.Proposal {
@@ -128,14 +140,10 @@ func (m gitLabMerge) proposal() activity.Proposal {
 	case "merged":
 		// A fast-forward has no commit of its own.
 		found.State, found.Commit = activity.ProposalMerged, cmp.Or(m.Merge, m.Squash, m.SHA)
-		if m.MergeUser != nil {
-			found.By = m.MergeUser.Username
-		}
+		m.MergeUser.by(&found)
 	case "closed":
 		found.State = activity.ProposalClosed
-		if m.ClosedBy != nil {
-			found.By = m.ClosedBy.Username
-		}
+		m.ClosedBy.by(&found)
 	}
 	return found // opened, and locked: while it is being merged
 }

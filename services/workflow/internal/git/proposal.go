@@ -91,6 +91,7 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	d, exists := draftOf(p), false
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, exists, err = h.proposed(ctx, d.branch, d.into)
+		h.disown(ctx, &found)
 		return err
 	})
 	if err != nil || exists && found.State != activity.ProposalOpen {
@@ -440,9 +441,21 @@ func (f *Forge) checkMerged(ctx context.Context, m activity.MergeRequest, p acti
 func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (p activity.Proposal, err error) {
 	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
 		p, err = h.proposal(ctx, number)
+		h.disown(ctx, &p)
 		return err
 	})
 	return p, err
+}
+
+// disown drops the number of who has ended a proposal if it is that of the credential's own account, with which runs end proposals, or if
+// that cannot be found out: nobody is linked to it.
+func (h *hosted) disown(ctx context.Context, p *activity.Proposal) {
+	if p.ByID == 0 {
+		return
+	}
+	if own, err := h.account(ctx); err != nil || own == p.ByID {
+		p.ByID = 0
+	}
 }
 
 // Withdraw implements activity.Forge.

@@ -210,8 +210,17 @@ func mergedByHand(t *testing.T, s *server) {
 	if err != nil || merged.By != "ann" || merged.Commit != s.rev(t, "main") {
 		t.Errorf("%+v, %v", merged, err)
 	}
-	if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.State != "merged" || read.By != "ann" {
+	number := int64(9)
+	if s.forge.credentials.all[0].Forge == Bitbucket { // which has none
+		number = 0
+	}
+	read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1)
+	if err != nil || read.State != "merged" || read.By != "ann" || read.ByID != number || read.Head != made.Head {
 		t.Errorf("%+v, %v", read, err)
+	}
+	s.fake.own = 9 // runs act with it as well, so nobody is linked to it
+	if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.By != "ann" || read.ByID != 0 {
+		t.Errorf("by the account of the credential: %+v, %v", read, err)
 	}
 	p.Commit.Files["a"] = []byte("newer\n")
 	if _, err := s.merge(t, p, made, activity.MergeSquash); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), "by ann as") {
@@ -219,6 +228,18 @@ func mergedByHand(t *testing.T, s *server) {
 	}
 	if _, err := s.forge.ReadProposal(t.Context(), 1, s.url, 2); !fault.Is(err, fault.NotFound) {
 		t.Errorf("one that does not exist: %v", err)
+	}
+}
+
+// D55: an App is no person, so that nobody is linked to it.
+func TestAnAppHasNoNumber(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int64{"User": 5, "": 5, "Bot": 0, "Organization": 0} {
+		var p activity.Proposal
+		(&gitHubUser{ID: 5, Login: "x", Type: kind}).by(&p)
+		if p.By != "x" || p.ByID != want {
+			t.Errorf("%s: found %+v", kind, p)
+		}
 	}
 }
 

@@ -151,8 +151,8 @@ func (s *Store) encodeEmits(c *commit) error {
 			return fmt.Errorf("encode event %q: %w", emit.ID, err)
 		}
 		c.wire = append(c.wire, e)
-		if emit.Type == history.TypeCallDecided {
-			continue // of the engine to the domain service: no program sees that it was held
+		if emit.Type == history.TypeCallDecided || emit.Engine {
+			continue // of the engine to the domain service: no program sees that it was held, or waits for its own answers
 		}
 		c.events = append(c.events, s.split(emitted(emit, e.Source())))
 	}

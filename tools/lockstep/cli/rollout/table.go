@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -160,6 +161,7 @@ func rolloutDetail(w io.Writer, r client.Rollout) {
 	}
 	deadlineTable(w, r)
 	linkTable(w, r)
+	attemptTable(w, r)
 	if len(r.WaitingOn) == 0 {
 		return
 	}
@@ -240,6 +242,26 @@ func linkTable(w io.Writer, r client.Rollout) {
 				name = d.Link.Namespace + "/" + name
 			}
 			command.Row(w, e.Environment.Name, name, d.Link.Status, d.Link.URL)
+		}
+	}
+}
+
+// attemptTable prints what attempts of deployments before the latest had committed.
+func attemptTable(w io.Writer, r client.Rollout) {
+	headed := false
+	for _, e := range r.Environments {
+		for _, d := range e.Deployments {
+			if d.Snapshot == nil {
+				continue
+			}
+			for _, before := range d.Snapshot.Earlier {
+				if !headed {
+					fmt.Fprintln(w)
+					command.Row(w, "ENVIRONMENT", "SERVICE", "EARLIER ATTEMPT", "COMMIT OR MANIFEST")
+				}
+				headed = true
+				command.Row(w, e.Environment.Name, d.Service.Name, before.CommittedAt.Format(time.RFC3339), cmp.Or(before.CommitSHA, before.ManifestDigest))
+			}
 		}
 	}
 }

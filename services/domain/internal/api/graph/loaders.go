@@ -66,6 +66,7 @@ type loaders struct {
 	deployments             *loader[int64, core.Deployment]
 	deploymentsOf           *loader[int64, []core.Deployment]
 	snapshotOf              *loader[int64, core.Snapshot]
+	attemptsOf              *loader[int64, []core.Snapshot]
 	linkOf                  *loader[int64, core.DeploymentLink]
 	deploymentGatesOf       *loader[int64, []core.DeploymentGate]
 	previews                *loader[int64, core.Preview]
@@ -199,6 +200,7 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		deployments:             plain(b, r.View.DeploymentsByID),
 		deploymentsOf:           plain(b, r.View.DeploymentsByRolloutEnvironment),
 		snapshotOf:              plain(b, r.View.SnapshotsByDeployment),
+		attemptsOf:              plain(b, r.View.AttemptsByDeployment),
 		linkOf:                  plain(b, r.View.LinksByDeployment),
 		deploymentGatesOf:       plain(b, r.View.GatesByDeployment),
 		previews:                plain(b, r.View.PreviewsByID),

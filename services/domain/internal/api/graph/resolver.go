@@ -150,6 +150,9 @@ func (resolvers) Archiving() exec.ArchivingResolver { return archiving{} }
 // Deployment resolves its fields.
 func (resolvers) Deployment() exec.DeploymentResolver { return deployment{} }
 
+// DeploymentSnapshot resolves its fields.
+func (resolvers) DeploymentSnapshot() exec.DeploymentSnapshotResolver { return snapshot{} }
+
 // RolloutCheck resolves its fields.
 func (resolvers) RolloutCheck() exec.RolloutCheckResolver { return rolloutCheck{} }
 

@@ -175,6 +175,9 @@ func (rolloutEnvironment) Deployments(ctx context.Context, e *model.RolloutEnvir
 // deployment resolves those of Deployment.
 type deployment struct{}
 
+// snapshot resolves those of DeploymentSnapshot.
+type snapshot struct{}
+
 // Status is its state for people.
 func (deployment) Status(ctx context.Context, d *model.Deployment) (core.RolloutStatus, error) {
 	l := loadersOf(ctx)
@@ -199,6 +202,11 @@ func (deployment) Versions(ctx context.Context, d *model.Deployment) ([]model.Ve
 // Snapshot is what exactly was committed; null before (E46).
 func (deployment) Snapshot(ctx context.Context, d *model.Deployment) (*model.DeploymentSnapshot, error) {
 	return optional(ctx, loadersOf(ctx).snapshotOf, d.ID, model.WrapSnapshot)
+}
+
+// Earlier are what attempts before the latest had committed.
+func (snapshot) Earlier(ctx context.Context, s *model.DeploymentSnapshot) ([]core.Snapshot, error) {
+	return list(ctx, loadersOf(ctx).attemptsOf, s.DeploymentID, func(s core.Snapshot) core.Snapshot { return s })
 }
 
 // Link is what it is outside of Lockstep; null for nothing.

@@ -216,7 +216,7 @@ const (
 
 // memberOf is the member who has linked the account of a press, with the rights of this moment; the zero value for nobody. It is nobody
 // also where the account was linked by what was not good for the permission that is needed.
-func (u *UseCases) memberOf(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (core.Actor, ownership, error) {
+func memberOf(ctx context.Context, tx AccountTx, organization int64, p Press, needs core.Permission) (core.Actor, ownership, error) {
 	found, err := tx.ChatAccountsOf(ctx, p.Kind, p.Workspace, p.User, 0)
 	if err != nil || len(found) == 0 {
 		return core.Actor{}, ownerMissing, err
@@ -248,7 +248,7 @@ func (u *UseCases) memberOf(ctx context.Context, tx Tx, organization int64, p Pr
 func (u *UseCases) member(ctx context.Context, tx Tx, organization int64, p Press, needs core.Permission) (
 	core.Actor, string, []string, error,
 ) {
-	a, of, err := u.memberOf(ctx, tx, organization, p, needs)
+	a, of, err := memberOf(ctx, tx, organization, p, needs)
 	if err != nil || of == ownerFound {
 		return a, "", nil, err
 	}
@@ -279,7 +279,7 @@ func goodFor(kind core.NotificationKind) core.Permissions {
 }
 
 // actor is a member with the rights of this moment, as far as an account of a kind may be good for them.
-func actor(ctx context.Context, tx Tx, organization int64, m core.Member, kind core.NotificationKind) (core.Actor, error) {
+func actor(ctx context.Context, tx AccountTx, organization int64, m core.Member, kind core.NotificationKind) (core.Actor, error) {
 	groups, err := tx.GroupsByMember(ctx, organization, []int64{m.ID})
 	if err != nil {
 		return core.Actor{}, err

@@ -276,7 +276,7 @@ func (u *UseCases) whoCommented(ctx context.Context, tx Tx, c *commented) error 
 		needs = core.MayRead
 	}
 	by := Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}
-	a, how, err := u.memberOf(ctx, tx, c.organization, by, needs)
+	a, how, err := memberOf(ctx, tx, c.organization, by, needs)
 	if err != nil {
 		return err
 	}

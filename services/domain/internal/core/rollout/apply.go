@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
@@ -180,7 +182,7 @@ func rolloutOf(ctx context.Context, tx Tx, c cause, deployment int64) (int64, er
 	return tx.RolloutOfDeployment(ctx, deployment)
 }
 
-// DeploymentCommitted keeps what is being deployed (E46).
+// DeploymentCommitted keeps what is being deployed, by each attempt (E46, D53).
 type DeploymentCommitted struct {
 	DeploymentID              int64
 	CommitSHA, ManifestDigest string
@@ -188,8 +190,8 @@ type DeploymentCommitted struct {
 	Changes                   []core.FileChange
 }
 
-func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, _ core.Inbound) error {
-	t, b, _, err := lockDeployment(ctx, tx, c, m.DeploymentID)
+func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error {
+	t, b, dep, err := lockDeployment(ctx, tx, c, m.DeploymentID)
 	if err != nil {
 		return err
 	}
@@ -198,11 +200,15 @@ func (m DeploymentCommitted) apply(ctx context.Context, u *UseCases, tx Tx, c ca
 	}
 	s := core.Snapshot{
 		DeploymentID: m.DeploymentID, CommitSHA: m.CommitSHA, ManifestDigest: m.ManifestDigest, Parameters: m.Parameters, Changes: m.Changes,
+		ReportedAt: in.At,
+	}
+	if s.ReportedAt.IsZero() { // CloudEvents may leave it out
+		s.ReportedAt = c.at
 	}
 	if len(s.Parameters) == 0 {
 		s.Parameters = json.RawMessage("{}")
 	}
-	return tx.AddSnapshot(ctx, s)
+	return u.keepAttempt(ctx, t, b, dep, s)
 }
 
 // DeploymentSubmitted keeps what a deployment is outside of Lockstep (D53). It claims nothing: it may come before the passage, and
@@ -483,4 +489,51 @@ func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ c
 		return err
 	}
 	return tx.ReviewHealth(ctx, o.EnvironmentID, c.at)
+}
+
+// attemptsMost bounds how many attempts of a deployment are kept beside its snapshot: a program that reports more fails its rollout.
+const attemptsMost = 50
+
+// keepAttempt keeps what an attempt has committed (D53). The events of a run arrive in their order, so a later one is of a later attempt,
+// and takes the place of the one before, which is kept. After the end of the deployment what was deployed stays as it is.
+func (u *UseCases) keepAttempt(ctx context.Context, t *tree, b *branch, dep *core.Deployment, s core.Snapshot) error {
+	found, err := t.tx.SnapshotsByDeployment(ctx, t.cause.Organization, []int64{s.DeploymentID})
+	if err != nil {
+		return err
+	}
+	latest, is := found[s.DeploymentID]
+	switch {
+	case !is:
+		return t.tx.AddSnapshot(ctx, s)
+	case sameAttempt(latest, s):
+		return nil // reported again
+	}
+	kept, err := t.tx.CountAttempts(ctx, s.DeploymentID)
+	if err != nil {
+		return err
+	}
+	full := kept >= attemptsMost
+	if t.rollout.State.Terminal() || b.State.Terminal() || dep.State.Terminal() {
+		if full {
+			return fault.New(fault.Refused, "deployment_%d has ended, and %d attempts of it are kept already", s.DeploymentID, kept)
+		}
+		return t.tx.AddAttempt(ctx, s)
+	}
+	if err := t.tx.ReplaceSnapshot(ctx, s); err != nil || !full {
+		return err
+	}
+	reason := fmt.Sprintf("its program reported more than %d attempts of deployment_%d", attemptsMost+1, s.DeploymentID)
+	if err := t.moveRollout(ctx, core.VerbFail, reason); err != nil {
+		return err
+	}
+	return u.stopWorkflow(ctx, t, reason)
+}
+
+// sameAttempt reports whether two snapshots say the same of what is deployed.
+func sameAttempt(a, b core.Snapshot) bool {
+	if a.CommitSHA != b.CommitSHA || a.ManifestDigest != b.ManifestDigest {
+		return false
+	}
+	var one, other any
+	return json.Unmarshal(a.Parameters, &one) == nil && json.Unmarshal(b.Parameters, &other) == nil && reflect.DeepEqual(one, other)
 }

@@ -136,6 +136,8 @@ func (m Moved) rollout() int64 { return m.RolloutID }
 
 func (m EnvironmentMoved) rollout() int64 { return m.RolloutID }
 
+func (m DeploymentProposed) rollout() int64 { return m.RolloutID }
+
 func (m GateReached) rollout() int64 { return m.RolloutID }
 
 func (m PassageRequested) rollout() int64 { return m.RolloutID }

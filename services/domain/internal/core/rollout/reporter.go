@@ -105,6 +105,8 @@ func (m EnvironmentMoved) reporter() reporter { return ofRollout(m.RolloutID) }
 
 func (m GateReached) reporter() reporter { return ofRollout(m.RolloutID) }
 
+func (m DeploymentProposed) reporter() reporter { return ofRollout(m.RolloutID) }
+
 func (m PassageRequested) reporter() reporter { return ofRollout(m.RolloutID) }
 
 func (m ApprovalRequested) reporter() reporter { return ofRollout(m.RolloutID) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -230,4 +231,180 @@ type Resolution struct {
 	// RequestID is the row of the journal that asked; 0 for whatever is asked now. A gate that asks again has another one.
 	RequestID int64
 	Reason    string
+}
+
+// DeploymentProposed is what the engine has read of a proposal of a rollout (D55). It comes from the answer of a Function: no program can
+// report it.
+type DeploymentProposed struct {
+	RolloutID int64
+	// Name is which of the run's proposals it is: it counts if that is an environment of the rollout.
+	Name string
+	// Paths are the files of a proposal that was made; nil for one that was read.
+	Paths []string
+	// Head is the last commit of its branch.
+	Head     string
+	Proposal core.ForgeProposal
+}
+
+func (m DeploymentProposed) apply(ctx context.Context, u *UseCases, tx Tx, c cause, in core.Inbound) error {
+	t, err := lockTree(ctx, tx, c, m.RolloutID)
+	if err != nil || t.rollout.State.Terminal() {
+		return err
+	}
+	b := t.named(m.Name)
+	if b == nil {
+		return nil
+	}
+	known, _, err := tx.Proposal(ctx, t.rollout.ID, b.EnvironmentID)
+	if err != nil || known.Status == core.ProposedWithdrawn { // whatever becomes of it, people have not done it
+		return err
+	}
+	p, changed, err := m.changes(ctx, t, b, known)
+	if err != nil || !changed {
+		return err
+	}
+	p.ReportedAt = in.At
+	if p.ReportedAt.IsZero() { // CloudEvents may leave it out
+		p.ReportedAt = c.at
+	}
+	if err := tx.SaveProposal(ctx, t.rollout.ID, b.EnvironmentID, p); err != nil {
+		return err
+	}
+	if p.Status == core.ProposedClosed {
+		return u.rejectAtForge(ctx, t, b, p)
+	}
+	return nil
+}
+
+// changes is what a report makes of the proposal that is known; false if it says nothing of it. Reports of a run arrive in their order.
+func (m DeploymentProposed) changes(ctx context.Context, t *tree, b *branch, known core.ForgeProposal) (core.ForgeProposal, bool, error) {
+	p, reported := known, m.Proposal
+	switch reported.Status {
+	case core.ProposedOpen:
+		if m.Paths == nil { // one that was read may have commits of others
+			return p, false, nil
+		}
+		own, err := t.proposes(ctx, b, m)
+		return core.ForgeProposal{
+			Repository: reported.Repository, Branch: reported.Branch, Number: reported.Number, Head: m.Head, Status: reported.Status,
+		}, own, err
+	case core.ProposedWithdrawn:
+		if p.Repository == "" { // it was proposed, and the answer has not come
+			p = core.ForgeProposal{Repository: reported.Repository, Branch: reported.Branch, Number: reported.Number, Head: m.Head}
+		}
+		p.Status = reported.Status
+		return p, true, nil
+	case core.ProposedMerged, core.ProposedClosed:
+		// The program chooses what is read, and says which branch alone there was: only what is known to be open ends.
+		if p.Status != core.ProposedOpen || p.Repository != reported.Repository || p.Number != reported.Number ||
+			p.Number == 0 && p.Head != m.Head {
+			return p, false, nil
+		}
+		p.Status, p.EndedHead, p.By, p.ByID = reported.Status, m.Head, reported.By, reported.ByID
+		return p, true, nil
+	default:
+		return p, false, nil
+	}
+}
+
+// named is the environment of the rollout with a name; nil for none.
+func (t *tree) named(name string) *branch {
+	for _, b := range t.environments {
+		if t.places[b.EnvironmentID].Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// proposes reports whether all files of a proposal are in the places of the environment that it is named for, as the rollout has pinned
+// them: a program may give any other change the name.
+func (t *tree) proposes(ctx context.Context, b *branch, m DeploymentProposed) (bool, error) {
+	places, _, err := t.tx.PinnedPlaces(ctx, t.rollout.ID, b.EnvironmentID)
+	if err != nil || m.Proposal.Branch == "" || len(m.Paths) == 0 {
+		return false, err
+	}
+	for _, path := range m.Paths {
+		file := core.Place{Repository: m.Proposal.Repository, Branch: m.Proposal.Branch, Path: path}
+		if !slices.ContainsFunc(places, func(p core.Place) bool {
+			return p.Repository == core.AnyRepository || p.Overlaps(file) && core.SameRepository(p.Repository, file.Repository)
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// rejectAtForge ends the rollout because people have closed the proposal of an environment, as one that rejects the gate does: nothing of it
+// was deployed there. It is the answer of the member who has linked the account, if the member may reject the gate.
+func (u *UseCases) rejectAtForge(ctx context.Context, t *tree, b *branch, p core.ForgeProposal) error {
+	if b.State == core.RolloutCompleted || b.State == core.RolloutFailed || b.State == core.RolloutCancelled {
+		return nil
+	}
+	deployments := make([]int64, len(b.deployments))
+	for i, d := range b.deployments {
+		deployments[i] = d.ID
+	}
+	committed, err := t.tx.SnapshotsByDeployment(ctx, t.cause.Organization, deployments)
+	if err != nil || len(committed) > 0 {
+		return err
+	}
+	gate := t.places[b.EnvironmentID].Name
+	reason := closedAtForge(p) + by(p)
+	a, may, err := t.mayRejectAtForge(ctx, gate, p)
+	if err != nil {
+		return err
+	}
+	if may {
+		t.cause.Actor = a
+		reason = fmt.Sprintf("%s on the forge, as %s", closedAtForge(p), p.By)
+	}
+	open, err := t.openGates(ctx)
+	if err != nil {
+		return err
+	}
+	if _, asked := open[gate]; !asked {
+		return u.cancel(ctx, t, reason) // nobody rejects what nobody asks
+	}
+	if err := t.request(ctx, core.VerbReject, gate, reason); err != nil {
+		return err
+	}
+	return u.answer(ctx, t, gate, false, reason)
+}
+
+// closedAtForge says what was closed.
+func closedAtForge(p core.ForgeProposal) string {
+	if p.Number == 0 {
+		return "the branch of the proposal was deleted"
+	}
+	return fmt.Sprintf("pull request #%d was closed", p.Number)
+}
+
+// by says who has done it, as the forge calls them.
+func by(p core.ForgeProposal) string {
+	if p.By == "" {
+		return " on the forge"
+	}
+	return " on the forge by " + p.By
+}
+
+// mayRejectAtForge is the member who has linked the account that has ended a proposal, if the member may reject the gate.
+func (t *tree) mayRejectAtForge(ctx context.Context, gate string, p core.ForgeProposal) (core.Actor, bool, error) {
+	a, known, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
+	if err != nil || !known || a.MaySomewhere(core.ActionRejectGate) != nil {
+		return core.Actor{}, false, err
+	}
+	s, err := t.standing(ctx)
+	if err != nil {
+		return core.Actor{}, false, err
+	}
+	_, err = s.OpenGate(a, gate, false)
+	switch {
+	case err == nil:
+		return a, true, nil
+	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied):
+		return core.Actor{}, false, nil
+	default:
+		return core.Actor{}, false, err
+	}
 }

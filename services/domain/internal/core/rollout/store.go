@@ -189,7 +189,7 @@ type CheckRunTx interface {
 	NoteNudge(ctx context.Context, r OutsideReport) (bool, error)
 	// NudgeDeployment publishes a nudge of a deployment.
 	NudgeDeployment(ctx context.Context, n DeploymentNudge) error
-	// SnapshotsByDeployment are what deployments have committed.
+	// SnapshotsByDeployment are what the latest attempts of deployments have committed.
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
 }
 
@@ -349,8 +349,19 @@ type Tx interface {
 	AddGateRule(ctx context.Context, rollout int64, gate string, r core.PinnedGate) error
 	// GateRules are those pinned, by gate.
 	GateRules(ctx context.Context, rollout int64) (map[string]core.PinnedGate, error)
-	// AddSnapshot keeps what was deployed; repeating it is a no-op.
+	// Proposal is that of an environment of a rollout, as it was saved; false for none.
+	Proposal(ctx context.Context, rollout, environment int64) (core.ForgeProposal, bool, error)
+	SaveProposal(ctx context.Context, rollout, environment int64, p core.ForgeProposal) error
+	// MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number; false for nobody.
+	MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, bool, error)
+	// AddSnapshot keeps what the first attempt has deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
+	// ReplaceSnapshot puts the snapshot of an attempt in the place of that of the one before, which is kept as an attempt.
+	ReplaceSnapshot(ctx context.Context, s core.Snapshot) error
+	// AddAttempt keeps what an attempt has committed, without a change of what is deployed.
+	AddAttempt(ctx context.Context, s core.Snapshot) error
+	// CountAttempts is how many attempts of a deployment are kept beside its snapshot.
+	CountAttempts(ctx context.Context, deployment int64) (int, error)
 	// EnteredEnvironments are those that a rollout was let into and has not completed.
 	EnteredEnvironments(ctx context.Context, rollout int64) ([]int64, error)
 	// AddCancellation has the program cancelled of a rollout's driver started, with inputs beside those of its run; a no-op if that was not

@@ -188,6 +188,8 @@ type Reads interface {
 	VersionsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Version, error)
 	LinksByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.DeploymentLink, error)
 	SnapshotsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64]core.Snapshot, error)
+	// AttemptsByDeployment returns the snapshots before those, the earliest first, each with its commit, digest and time only.
+	AttemptsByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.Snapshot, error)
 	PreviewsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Preview, error)
 	// GatesByDeployment is in the order in which they were come to.
 	GatesByDeployment(ctx context.Context, organization int64, deployments []int64) (map[int64][]core.DeploymentGate, error)

@@ -77,12 +77,18 @@ WHERE organization_id = @organization_id AND version_set_id = @version_set_id AN
 ORDER BY principal_type, principal_id, id DESC;
 
 -- name: VersionSetOfCommit :many
--- Which version sets a commit has brought to an environment, the latest first.
-SELECT DISTINCT r.version_set_id FROM cd_deployment_snapshots s
+-- Which version sets a commit has brought to an environment, with whichever attempt, the latest first.
+SELECT DISTINCT r.version_set_id FROM (
+    SELECT l.organization_id, l.deployment_id FROM cd_deployment_snapshots l
+    WHERE l.organization_id = @organization_id AND l.commit_sha = @commit_sha
+    UNION ALL
+    SELECT b.organization_id, b.deployment_id FROM cd_deployment_attempts b
+    WHERE b.organization_id = @organization_id AND b.commit_sha = @commit_sha
+) s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND e.environment_id = @environment_id AND r.application_id = @application_id
+WHERE e.environment_id = @environment_id AND r.application_id = @application_id
 ORDER BY r.version_set_id DESC LIMIT 2;
 
 -- name: VersionSetsOfArtifact :many

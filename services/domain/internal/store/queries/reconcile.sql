@@ -2,6 +2,7 @@
 -- Those of some commits that a deployment has, or that an earlier reconciliation has kept.
 SELECT DISTINCT given.sha::text AS sha FROM unnest(@shas::text[]) AS given(sha)
 WHERE EXISTS (SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = @organization_id AND s.commit_sha = given.sha)
+   OR EXISTS (SELECT FROM cd_deployment_attempts b WHERE b.organization_id = @organization_id AND b.commit_sha = given.sha)
    OR EXISTS (SELECT FROM cd_changes c WHERE c.organization_id = @organization_id AND c.action = 'reconcileRecord' AND c.subject_kind = 'commit' AND c.subject_name = given.sha);
 
 -- name: CommitsInForce :many

@@ -23,9 +23,19 @@ INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
 VALUES (@organization_id, @rollout_environment_id, @service_id) RETURNING *;
 
 -- name: InsertSnapshot :exec
-INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
-VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes)
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes, reported_at)
+VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @parameters, @changes, @reported_at)
 ON CONFLICT (organization_id, deployment_id) DO NOTHING;
+
+-- name: ReplaceSnapshot :exec
+SELECT cd_replace_snapshot(@deployment_id::bigint, @commit_sha::text, @manifest_digest::text, @parameters::jsonb, @changes::jsonb, @reported_at::timestamptz);
+
+-- name: InsertAttempt :exec
+INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
+VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @reported_at);
+
+-- name: CountAttempts :one
+SELECT count(*) FROM cd_deployment_attempts WHERE organization_id = @organization_id AND deployment_id = @deployment_id;
 
 -- name: UpsertDeploymentLink :exec
 INSERT INTO cd_deployment_links AS l (organization_id, deployment_id, name, namespace, url, status)
@@ -254,3 +264,8 @@ FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[]);
+
+-- name: AttemptsByDeployment :many
+-- Those beside the snapshots, in the order in which they were kept.
+SELECT deployment_id, commit_sha, manifest_digest, reported_at FROM cd_deployment_attempts
+WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]) ORDER BY deployment_id, id;

@@ -199,9 +199,15 @@ WHERE organization_id = @organization_id AND application_id = @application_id AN
 UPDATE cd_promotion_holds SET released_at = @at WHERE organization_id = @organization_id AND id = @id;
 
 -- name: EnvironmentsOfCommit :many
--- Where deployments of an application have recorded a commit.
-SELECT DISTINCT e.environment_id FROM cd_deployment_snapshots s
+-- Where deployments of an application have recorded a commit, with whichever attempt.
+SELECT DISTINCT e.environment_id FROM (
+    SELECT l.organization_id, l.deployment_id, l.commit_sha FROM cd_deployment_snapshots l
+    WHERE l.organization_id = @organization_id AND l.commit_sha = @commit_sha
+    UNION ALL
+    SELECT b.organization_id, b.deployment_id, b.commit_sha FROM cd_deployment_attempts b
+    WHERE b.organization_id = @organization_id AND b.commit_sha = @commit_sha
+) s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE s.organization_id = @organization_id AND s.commit_sha = @commit_sha AND r.application_id = @application_id;
+WHERE r.application_id = @application_id;

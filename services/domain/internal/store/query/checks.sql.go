@@ -631,11 +631,17 @@ func (q *Queries) SetCheckRunWorkflowRef(ctx context.Context, workflowRef *strin
 }
 
 const versionSetOfCommit = `-- name: VersionSetOfCommit :many
-SELECT DISTINCT r.version_set_id FROM cd_deployment_snapshots s
+SELECT DISTINCT r.version_set_id FROM (
+    SELECT l.organization_id, l.deployment_id FROM cd_deployment_snapshots l
+    WHERE l.organization_id = $1 AND l.commit_sha = $2
+    UNION ALL
+    SELECT b.organization_id, b.deployment_id FROM cd_deployment_attempts b
+    WHERE b.organization_id = $1 AND b.commit_sha = $2
+) s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE s.organization_id = $1 AND s.commit_sha = $2 AND e.environment_id = $3 AND r.application_id = $4
+WHERE e.environment_id = $3 AND r.application_id = $4
 ORDER BY r.version_set_id DESC LIMIT 2
 `
 
@@ -646,7 +652,7 @@ type VersionSetOfCommitParams struct {
 	ApplicationID  int64
 }
 
-// Which version sets a commit has brought to an environment, the latest first.
+// Which version sets a commit has brought to an environment, with whichever attempt, the latest first.
 func (q *Queries) VersionSetOfCommit(ctx context.Context, arg VersionSetOfCommitParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, versionSetOfCommit,
 		arg.OrganizationID,

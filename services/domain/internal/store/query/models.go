@@ -268,6 +268,19 @@ type CdArtifactDeletion struct {
 	UpdatedAt time.Time
 }
 
+// What attempts of deployments have committed that another one has replaced, or that was reported after the end; kept as long as the snapshots.
+type CdDeploymentAttempt struct {
+	ID             int64
+	OrganizationID int64
+	DeploymentID   int64
+	CommitSha      string
+	ManifestDigest string
+	// When the program reported it, or where that is not known, when it was stored.
+	ReportedAt time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 // What a deployment is outside of Lockstep, as its program has reported it last: one row for each at most, kept with the deployment.
 type CdDeploymentLink struct {
 	OrganizationID int64
@@ -1913,6 +1926,30 @@ type RolloutPreview struct {
 	DriftOf *int64
 }
 
+// One for each environment of a rollout whose driver proposes, kept as long as the rollout.
+type RolloutProposal struct {
+	ID             int64
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+	Repository     string
+	// The branch to merge into; empty for one that was withdrawn before its answer came.
+	Branch string
+	// That of the pull request; 0 for a branch alone.
+	Number int64
+	// The commit that was proposed last; empty if none was reported.
+	Head  string
+	State string
+	// The last commit of what was merged or closed; empty before.
+	EndedHead string
+	// Who has merged or closed it, as the forge calls them, and ended_by_id their number there; empty and 0 where it does not say.
+	EndedBy    string
+	EndedByID  int64
+	ReportedAt time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.
 type RolloutSkip struct {
 	ID             int64
@@ -2012,7 +2049,7 @@ type ServiceEnvironmentHealth struct {
 	UpdatedAt time.Time
 }
 
-// What exactly was deployed. Never a secret.
+// What exactly was deployed, by the latest attempt of each deployment before its end. Never a secret.
 type Snapshot struct {
 	ID             int64
 	OrganizationID int64
@@ -2025,6 +2062,8 @@ type Snapshot struct {
 	Changes   []core.FileChange
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// When the program reported it, to show: reports are in the order of their arrival. Null if a replica of an earlier release has stored it.
+	ReportedAt *time.Time
 }
 
 // What begins rollouts of an application. Rows are kept: signals and queued rollouts refer to them; removed_at ends one.

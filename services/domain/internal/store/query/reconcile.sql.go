@@ -72,6 +72,7 @@ func (q *Queries) HandOverAgain(ctx context.Context, organizationID int64, workf
 const knownCommits = `-- name: KnownCommits :many
 SELECT DISTINCT given.sha::text AS sha FROM unnest($1::text[]) AS given(sha)
 WHERE EXISTS (SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = $2 AND s.commit_sha = given.sha)
+   OR EXISTS (SELECT FROM cd_deployment_attempts b WHERE b.organization_id = $2 AND b.commit_sha = given.sha)
    OR EXISTS (SELECT FROM cd_changes c WHERE c.organization_id = $2 AND c.action = 'reconcileRecord' AND c.subject_kind = 'commit' AND c.subject_name = given.sha)
 `
 

@@ -91,6 +91,55 @@ func (q *Queries) ActiveRolloutsByEnvironment(ctx context.Context, organizationI
 	return items, nil
 }
 
+const attemptsByDeployment = `-- name: AttemptsByDeployment :many
+SELECT deployment_id, commit_sha, manifest_digest, reported_at FROM cd_deployment_attempts
+WHERE organization_id = $1 AND deployment_id = ANY($2::bigint[]) ORDER BY deployment_id, id
+`
+
+type AttemptsByDeploymentRow struct {
+	DeploymentID   int64
+	CommitSha      string
+	ManifestDigest string
+	ReportedAt     time.Time
+}
+
+// Those beside the snapshots, in the order in which they were kept.
+func (q *Queries) AttemptsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]AttemptsByDeploymentRow, error) {
+	rows, err := q.db.Query(ctx, attemptsByDeployment, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AttemptsByDeploymentRow
+	for rows.Next() {
+		var i AttemptsByDeploymentRow
+		if err := rows.Scan(
+			&i.DeploymentID,
+			&i.CommitSha,
+			&i.ManifestDigest,
+			&i.ReportedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countAttempts = `-- name: CountAttempts :one
+SELECT count(*) FROM cd_deployment_attempts WHERE organization_id = $1 AND deployment_id = $2
+`
+
+func (q *Queries) CountAttempts(ctx context.Context, organizationID int64, deploymentID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countAttempts, organizationID, deploymentID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countRolloutsByApplication = `-- name: CountRolloutsByApplication :many
 SELECT application_id AS id, count(*) AS items FROM cd_rollouts
 WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) GROUP BY application_id
@@ -324,6 +373,30 @@ func (q *Queries) EnvironmentsThatRan(ctx context.Context, organizationID int64,
 	return items, nil
 }
 
+const insertAttempt = `-- name: InsertAttempt :exec
+INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
+VALUES ($1, $2, $3, $4, $5)
+`
+
+type InsertAttemptParams struct {
+	OrganizationID int64
+	DeploymentID   int64
+	CommitSha      string
+	ManifestDigest string
+	ReportedAt     time.Time
+}
+
+func (q *Queries) InsertAttempt(ctx context.Context, arg InsertAttemptParams) error {
+	_, err := q.db.Exec(ctx, insertAttempt,
+		arg.OrganizationID,
+		arg.DeploymentID,
+		arg.CommitSha,
+		arg.ManifestDigest,
+		arg.ReportedAt,
+	)
+	return err
+}
+
 const insertDeployment = `-- name: InsertDeployment :one
 INSERT INTO cd_deployments (organization_id, rollout_environment_id, service_id)
 VALUES ($1, $2, $3) RETURNING id, organization_id, rollout_environment_id, service_id, state, started_at, finished_at, created_at, updated_at
@@ -477,8 +550,8 @@ func (q *Queries) InsertRolloutSkip(ctx context.Context, arg InsertRolloutSkipPa
 }
 
 const insertSnapshot = `-- name: InsertSnapshot :exec
-INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes, reported_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (organization_id, deployment_id) DO NOTHING
 `
 
@@ -489,6 +562,7 @@ type InsertSnapshotParams struct {
 	ManifestDigest string
 	Parameters     json.RawMessage
 	Changes        []core.FileChange
+	ReportedAt     *time.Time
 }
 
 func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) error {
@@ -499,6 +573,7 @@ func (q *Queries) InsertSnapshot(ctx context.Context, arg InsertSnapshotParams) 
 		arg.ManifestDigest,
 		arg.Parameters,
 		arg.Changes,
+		arg.ReportedAt,
 	)
 	return err
 }
@@ -797,6 +872,31 @@ func (q *Queries) RecordedInputs(ctx context.Context, environmentID int64, organ
 	var inputs json.RawMessage
 	err := row.Scan(&inputs)
 	return inputs, err
+}
+
+const replaceSnapshot = `-- name: ReplaceSnapshot :exec
+SELECT cd_replace_snapshot($1::bigint, $2::text, $3::text, $4::jsonb, $5::jsonb, $6::timestamptz)
+`
+
+type ReplaceSnapshotParams struct {
+	DeploymentID   int64
+	CommitSha      string
+	ManifestDigest string
+	Parameters     json.RawMessage
+	Changes        json.RawMessage
+	ReportedAt     time.Time
+}
+
+func (q *Queries) ReplaceSnapshot(ctx context.Context, arg ReplaceSnapshotParams) error {
+	_, err := q.db.Exec(ctx, replaceSnapshot,
+		arg.DeploymentID,
+		arg.CommitSha,
+		arg.ManifestDigest,
+		arg.Parameters,
+		arg.Changes,
+		arg.ReportedAt,
+	)
+	return err
 }
 
 const reportableDeployment = `-- name: ReportableDeployment :one
@@ -1250,7 +1350,7 @@ func (q *Queries) SetRolloutWorkflowRef(ctx context.Context, workflowRef *string
 }
 
 const snapshotsByDeployment = `-- name: SnapshotsByDeployment :many
-SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.changes, s.created_at, s.updated_at, e.driver_digest
+SELECT s.id, s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, s.parameters, s.changes, s.created_at, s.updated_at, s.reported_at, e.driver_digest
 FROM cd_deployment_snapshots s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
@@ -1282,6 +1382,7 @@ func (q *Queries) SnapshotsByDeployment(ctx context.Context, organizationID int6
 			&i.Snapshot.Changes,
 			&i.Snapshot.CreatedAt,
 			&i.Snapshot.UpdatedAt,
+			&i.Snapshot.ReportedAt,
 			&i.DriverDigest,
 		); err != nil {
 			return nil, err

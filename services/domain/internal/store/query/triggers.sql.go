@@ -154,14 +154,20 @@ func (q *Queries) EditOfCommit(ctx context.Context, organizationID int64, trigge
 }
 
 const environmentsOfCommit = `-- name: EnvironmentsOfCommit :many
-SELECT DISTINCT e.environment_id FROM cd_deployment_snapshots s
+SELECT DISTINCT e.environment_id FROM (
+    SELECT l.organization_id, l.deployment_id, l.commit_sha FROM cd_deployment_snapshots l
+    WHERE l.organization_id = $1 AND l.commit_sha = $2
+    UNION ALL
+    SELECT b.organization_id, b.deployment_id, b.commit_sha FROM cd_deployment_attempts b
+    WHERE b.organization_id = $1 AND b.commit_sha = $2
+) s
 JOIN cd_deployments d ON d.organization_id = s.organization_id AND d.id = s.deployment_id
 JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id = d.rollout_environment_id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE s.organization_id = $1 AND s.commit_sha = $2 AND r.application_id = $3
+WHERE r.application_id = $3
 `
 
-// Where deployments of an application have recorded a commit.
+// Where deployments of an application have recorded a commit, with whichever attempt.
 func (q *Queries) EnvironmentsOfCommit(ctx context.Context, organizationID int64, commitSha string, applicationID int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, environmentsOfCommit, organizationID, commitSha, applicationID)
 	if err != nil {

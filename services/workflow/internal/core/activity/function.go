@@ -67,6 +67,21 @@ type Checker interface {
 	Check(args map[string]any) error
 }
 
+// Reporting is a Function of this process of whose answers the engine reports some to the domain service. They come from here, and no program
+// can say them in its place.
+type Reporting interface {
+	// Report returns what is reported about an answer; false for nothing.
+	Report(call Call, value json.RawMessage) (Report, bool)
+	// Intent returns what is reported of a call before it is made, however it ends; false for nothing.
+	Intent(call Call) (Report, bool)
+}
+
+// Report is an event about an answer. Of those about one thing of a run, one that says what the last has said is left out.
+type Report struct {
+	About, EventType string
+	Data             json.RawMessage
+}
+
 // Pure is a Function of this process that can say of itself that it does nothing in the world and answers at once, from its arguments
 // alone: nothing shows whether and when it was called. One that does not say so is not.
 type Pure interface {

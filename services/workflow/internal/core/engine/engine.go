@@ -62,6 +62,8 @@ type Deps struct {
 	// CheckEmit says whether a program may emit the event; nil when it may. CodeUnreachable: that could not be found out now. The turn is
 	// repeated then, because its program has done nothing wrong.
 	CheckEmit func(history.Emit) *history.FunctionError
+	// CheckReport says why a report of the engine's own cannot be stored; nil when it can.
+	CheckReport func(history.Emit) error
 	// Flows is called when there is work for flows of which they may not have been notified; nil: there are no flows.
 	Flows func()
 	// Offered is called when a turn has opened a call that a worker is to carry out; nil: there are no workers.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -317,4 +318,79 @@ func (r *run) triesOf(e history.Entry) *history.Tries {
 	t := r.refused[e.Op]
 	delete(r.refused, e.Op)
 	return t
+}
+
+// reportedMost bounds what a run remembers of its reports; beyond it, and after a restart, some are sent again, which is a no-op.
+const reportedMost = 100
+
+// reporter returns the Function of a call that may report to the domain service: only in the run of a rollout.
+func (r *run) reporter(op history.Op) (activity.Reporting, activity.Call, bool) {
+	if id.Rollout(r.loaded.Workflow) == 0 || op.Kind != history.KindRun {
+		return nil, activity.Call{}, false
+	}
+	f, known := r.engine.Functions.Lookup(op.Name)
+	reporting, can := f.(activity.Reporting)
+	if !known || !can || f.Location() != activity.InProcess {
+		return nil, activity.Call{}, false
+	}
+	args, err := history.Arguments(op.Args)
+	if err != nil {
+		return nil, activity.Call{}, false
+	}
+	call := r.call(op)
+	call.Args = args
+	return reporting, call, true
+}
+
+// reporting returns what the domain service is to hear of an answer: nothing of most Functions.
+func (r *run) reporting(c history.Completion) (activity.Report, string, bool) {
+	if c.Error != nil {
+		return activity.Report{}, "", false
+	}
+	op, pending := r.pending(c.Op)
+	if !pending {
+		return activity.Report{}, "", false
+	}
+	reporting, call, can := r.reporter(op)
+	if !can {
+		return activity.Report{}, "", false
+	}
+	report, is := reporting.Report(call, c.Value)
+	return report, call.ID + "/report", is
+}
+
+// intends has the commit that opens a call report it, where the domain service has to hear of it before it is made. Such a call is stored
+// before it is made.
+func (r *run) intends(op history.Op, first bool) bool {
+	reporting, call, can := r.reporter(op)
+	if !can {
+		return false
+	}
+	report, is := reporting.Intent(call)
+	if is && first {
+		r.reportAnswer(report, call.ID+"/intent")
+	}
+	return is
+}
+
+// reportAnswer has the next commit report an answer, unless the last report about the same thing was no other. It is committed with the
+// answer, and before what the program does next.
+//
+// What the answer of a forge makes of a report that cannot be stored is no reason for the run to fail: such a report is left out.
+func (r *run) reportAnswer(report activity.Report, id string) {
+	if bytes.Equal(r.reports[report.About], report.Data) {
+		return
+	}
+	if r.reports == nil || len(r.reports) >= reportedMost {
+		r.reports = map[string]json.RawMessage{}
+	}
+	r.reports[report.About] = report.Data
+	emit := r.emit(history.Emit{ID: id, Type: report.EventType, Data: report.Data, Engine: true})
+	if r.engine.CheckReport != nil {
+		if err := r.engine.CheckReport(emit); err != nil {
+			r.engine.Log.Warn("a report cannot be stored and is left out", "workflow", r.loaded.Workflow, "type", report.EventType, "error", err)
+			return
+		}
+	}
+	r.emits = append(r.emits, emit)
 }

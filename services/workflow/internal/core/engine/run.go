@@ -29,6 +29,8 @@ type run struct {
 	seq     int64
 	entries []history.Entry
 	emits   []history.Emit
+	// reports are the last ones to the domain service about answers, by what they are about.
+	reports map[string]json.RawMessage
 	weight  int64
 	// closed are the operations that the present turn completes and that the store knows.
 	closed []history.OpRef
@@ -359,7 +361,11 @@ func (r *run) complete(c history.Completion) {
 
 // finish hands a completion to the program, which runs on until it blocks.
 func (r *run) finish(c history.Completion) {
+	report, call, reported := r.reporting(c)
 	if r.machine.Complete(c) {
+		if reported {
+			r.reportAnswer(report, call)
+		}
 		r.failures(c.Op, c.Tries)
 		r.forget(c.Op)
 	}

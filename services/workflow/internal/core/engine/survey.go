@@ -113,7 +113,8 @@ func (r *run) sort(ctx context.Context) (w work, refused *history.Completion, er
 			w.inProcess = append(w.inProcess, op)
 		}
 		// Of a poll the store knows every phase: what is not in the history is nowhere else.
-		if !known.stored && (!here || op.Kind == history.KindPoll || !known.intended().After(now)) {
+		intends := here && !known.stored && r.intends(op, !seen)
+		if !known.stored && (!here || op.Kind == history.KindPoll || intends || !known.intended().After(now)) {
 			w.opened = append(w.opened, o)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 // TypeCallDecided is the type of the events in which the engine reports decisions about calls to the domain service.
 const TypeCallDecided = "com.gitlab.cd.call.decided"
 
+// TypeProposed is the type of the events in which the engine reports proposals of rollouts to the domain service.
+const TypeProposed = "com.gitlab.cd.deployment.proposed"
+
 // The states of a decision about a call.
 const (
 	// CallDenied is a call that policies deny.

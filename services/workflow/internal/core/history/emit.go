@@ -24,6 +24,8 @@ type Emit struct {
 	Time     time.Time
 	// Answers is the channel whose call ID this is the answer to; empty for an event. An answer stays in this service.
 	Answers string `json:",omitempty"`
+	// Engine is that the engine reports it, and no program: none of this service's own programs receives it.
+	Engine bool `json:",omitempty"`
 }
 
 // Answer is the answer to a call as it is stored; false for an event.

@@ -45,6 +45,7 @@ type ResolverRoot interface {
 	CuratedVersionSet() CuratedVersionSetResolver
 	DeliveryMetrics() DeliveryMetricsResolver
 	Deployment() DeploymentResolver
+	DeploymentSnapshot() DeploymentSnapshotResolver
 	Environment() EnvironmentResolver
 	Freeze() FreezeResolver
 	Gate() GateResolver
@@ -731,6 +732,12 @@ type ComplexityRoot struct {
 		Versions   func(childComplexity int) int
 	}
 
+	DeploymentAttempt struct {
+		CommitSHA      func(childComplexity int) int
+		ManifestDigest func(childComplexity int) int
+		ReportedAt     func(childComplexity int) int
+	}
+
 	DeploymentGate struct {
 		GateID    func(childComplexity int) int
 		PassedAt  func(childComplexity int) int
@@ -749,8 +756,10 @@ type ComplexityRoot struct {
 		Changes        func(childComplexity int) int
 		CommitSHA      func(childComplexity int) int
 		DriverDigest   func(childComplexity int) int
+		Earlier        func(childComplexity int) int
 		ManifestDigest func(childComplexity int) int
 		Parameters     func(childComplexity int) int
+		ReportedAt     func(childComplexity int) int
 	}
 
 	DetailsPayload struct {
@@ -5238,6 +5247,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Deployment.Versions(childComplexity), true
 
+	case "DeploymentAttempt.commitSha":
+		if e.ComplexityRoot.DeploymentAttempt.CommitSHA == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentAttempt.CommitSHA(childComplexity), true
+	case "DeploymentAttempt.manifestDigest":
+		if e.ComplexityRoot.DeploymentAttempt.ManifestDigest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentAttempt.ManifestDigest(childComplexity), true
+	case "DeploymentAttempt.committedAt":
+		if e.ComplexityRoot.DeploymentAttempt.ReportedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentAttempt.ReportedAt(childComplexity), true
+
 	case "DeploymentGate.gateId":
 		if e.ComplexityRoot.DeploymentGate.GateID == nil {
 			break
@@ -5306,6 +5334,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeploymentSnapshot.DriverDigest(childComplexity), true
+	case "DeploymentSnapshot.earlier":
+		if e.ComplexityRoot.DeploymentSnapshot.Earlier == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentSnapshot.Earlier(childComplexity), true
 	case "DeploymentSnapshot.manifestDigest":
 		if e.ComplexityRoot.DeploymentSnapshot.ManifestDigest == nil {
 			break
@@ -5318,6 +5352,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeploymentSnapshot.Parameters(childComplexity), true
+	case "DeploymentSnapshot.committedAt":
+		if e.ComplexityRoot.DeploymentSnapshot.ReportedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeploymentSnapshot.ReportedAt(childComplexity), true
 
 	case "DetailsPayload.application":
 		if e.ComplexityRoot.DetailsPayload.Application == nil {
@@ -16298,7 +16338,7 @@ type Deployment implements Node {
   status: DeploymentStatus!
   startedAt: Time
   finishedAt: Time
-  "Exactly what was deployed; null until it has been committed."
+  "Exactly what the latest attempt has deployed; null until it has been committed."
   snapshot: DeploymentSnapshot
   "What it is outside of Lockstep, such as a pull request; null for nothing."
   link: DeploymentLink
@@ -16342,6 +16382,20 @@ type DeploymentSnapshot {
   parameters: JSON!
   "What the commit changed for this service; empty if nothing, or if the driver does not report it."
   changes: [FileChange!]!
+  "When the program reported it."
+  committedAt: Time!
+  "What other attempts have committed, in the order in which they were kept: earlier ones, and those reported after the end; empty for most."
+  earlier: [DeploymentAttempt!]!
+}
+
+"What an earlier attempt of a deployment had committed."
+type DeploymentAttempt {
+  "The commit that has the desired state; empty if none has it, as that of a chart in a registry."
+  commitSha: String!
+  "The digest of the manifest."
+  manifestDigest: String!
+  "When the program reported it."
+  committedAt: Time!
 }
 
 "The change to one file."
@@ -22989,6 +23043,18 @@ func (ec *executionContext) childFields_Deployment(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type Deployment", field.Name)
 }
 
+func (ec *executionContext) childFields_DeploymentAttempt(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "commitSha":
+		return ec.fieldContext_DeploymentAttempt_commitSha(ctx, field)
+	case "manifestDigest":
+		return ec.fieldContext_DeploymentAttempt_manifestDigest(ctx, field)
+	case "committedAt":
+		return ec.fieldContext_DeploymentAttempt_committedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeploymentAttempt", field.Name)
+}
+
 func (ec *executionContext) childFields_DeploymentGate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "gateId":
@@ -23029,6 +23095,10 @@ func (ec *executionContext) childFields_DeploymentSnapshot(ctx context.Context, 
 		return ec.fieldContext_DeploymentSnapshot_parameters(ctx, field)
 	case "changes":
 		return ec.fieldContext_DeploymentSnapshot_changes(ctx, field)
+	case "committedAt":
+		return ec.fieldContext_DeploymentSnapshot_committedAt(ctx, field)
+	case "earlier":
+		return ec.fieldContext_DeploymentSnapshot_earlier(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeploymentSnapshot", field.Name)
 }

@@ -383,6 +383,11 @@ function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Ro
               <p>
                 by driver <code>{c.driverDigest}</code>
               </p>
+              {c.earlier.map((before) => (
+                <p key={before.committedAt + before.commitSha}>
+                  an attempt before, <Ago at={before.committedAt} />: {before.commitSha ? 'commit' : 'manifest'} <code>{before.commitSha || before.manifestDigest}</code>
+                </p>
+              ))}
               <pre tabIndex={0} aria-label={`Parameters of ${c.service} in ${place.environment.name}`}>{JSON.stringify(c.parameters, null, 2)}</pre>
             </dd>
           </div>

@@ -1,0 +1,55 @@
+package chat
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
+)
+
+// AccountTx is the part of a transaction that finds the member who has linked an account.
+type AccountTx interface {
+	ForgeHooks(ctx context.Context, organization int64) ([]forge.Hook, error)
+	ChatAccountsOf(ctx context.Context, kind core.NotificationKind, workspace, user string, member int64) ([]Account, error)
+	MembersByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Member, error)
+	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
+	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
+}
+
+// MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number, for comments on pull requests of the
+// repository; false for nobody, and where two members have linked it for different hooks. The rights are those of this moment, as far as
+// the account was linked for them.
+func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, repository string, user int64) (core.Actor, bool, error) {
+	u, err := url.Parse(repository)
+	name := forge.RepositoryName(repository)
+	// A name stands for http and SSH as well, which may be another server: only over https it is the one that the hook is of.
+	if err != nil || u.Scheme != "https" || name == "" || user <= 0 {
+		return core.Actor{}, false, nil
+	}
+	hooks, err := tx.ForgeHooks(ctx, organization)
+	if err != nil {
+		return core.Actor{}, false, err
+	}
+	var found core.Actor
+	var is bool
+	for _, h := range hooks {
+		if !h.Commands || !h.Covers(name) {
+			continue
+		}
+		of := Comment{HookID: h.ID, Name: name, AuthorID: user}.account()
+		by := Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}
+		a, how, err := memberOf(ctx, tx, organization, by, core.MayApprove)
+		if err != nil {
+			return core.Actor{}, false, err
+		}
+		switch {
+		case how != ownerFound:
+		case is && a.ID != found.ID:
+			return core.Actor{}, false, nil
+		default:
+			found, is = a, true
+		}
+	}
+	return found, is, nil
+}
