@@ -2562,12 +2562,17 @@ export interface AgentNumbersData {
       number: number
       name: string
     }>
+    pageInfo: {
+      hasNextPage: boolean
+      endCursor: string | null
+    }
   }
 }
 export interface AgentNumbersVariables {
   first: number
+  after?: string | null
 }
-export const AgentNumbers: Operation<AgentNumbersData, AgentNumbersVariables> = { name: 'AgentNumbers', text: 'query AgentNumbers($first: Int!) { agents(first: $first) { nodes { id number name } } }' }
+export const AgentNumbers: Operation<AgentNumbersData, AgentNumbersVariables> = { name: 'AgentNumbers', text: 'query AgentNumbers($first: Int!, $after: String) { agents(first: $first, after: $after, orderBy: NAME) { nodes { id number name } pageInfo { hasNextPage endCursor } } }' }
 
 export interface RegisterAgentData {
   registerAgent: {
@@ -4415,6 +4420,16 @@ export interface ControlDecisionsData {
 export type ControlDecisionsVariables = Record<string, never>
 export const ControlDecisions: Operation<ControlDecisionsData, ControlDecisionsVariables> = { name: 'ControlDecisions', text: 'query ControlDecisions { controlDecisions { id verdict wouldBe summary request createdAt } }' }
 
+export interface CredentialNamesData {
+  credentials: Array<{
+    name: string
+    kind: CredentialKind
+    state: CredentialState
+  }>
+}
+export type CredentialNamesVariables = Record<string, never>
+export const CredentialNames: Operation<CredentialNamesData, CredentialNamesVariables> = { name: 'CredentialNames', text: 'query CredentialNames { credentials { name kind state } }' }
+
 export interface CredentialsData {
   credentials: Array<{
     name: string
@@ -5172,6 +5187,7 @@ export interface RolloutPageData {
       seconds: number
       action: RolloutDeadlineAction
       countsWaiting: boolean
+      atWork: boolean
       state: RolloutDeadlineState
       startedAt: string | null
       dueAt: string | null
@@ -5451,7 +5467,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters earlier { commitSha manifestDigest committedAt } changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting atWork state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters earlier { commitSha manifestDigest committedAt } changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -6635,6 +6651,10 @@ export const UnpinEnvironment: Operation<UnpinEnvironmentData, UnpinEnvironmentV
 export interface TriggersData {
   application: {
     id: string
+    flowDefinition: {
+      id: string
+      definition: unknown
+    } | null
     triggers: Array<{
       name: string
       kind: TriggerKind
@@ -6681,7 +6701,7 @@ export interface TriggersData {
 export interface TriggersVariables {
   name: string
 }
-export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
+export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id flowDefinition { id definition } triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
 
 export interface TriggerDecisionsData {
   application: {
