@@ -1679,10 +1679,12 @@ CREATE TABLE cd_forge_pulls (
     answers integer NOT NULL DEFAULT 0,
     answers_begun integer NOT NULL DEFAULT 0,
     answers_written integer NOT NULL DEFAULT 0,
+    answers_link text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_forge_pulls_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_forge_pulls_one_of_a_number UNIQUE (organization_id, name, number),
     CONSTRAINT cd_forge_pulls_hook FOREIGN KEY (organization_id, hook_id) REFERENCES cd_forge_hooks(organization_id, id),
     CONSTRAINT cd_forge_pulls_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_pulls_answers_link_is_bounded CHECK ((octet_length(answers_link) <= 2000)),
     CONSTRAINT cd_forge_pulls_asked_by_is_bounded CHECK (((cardinality(asked_by) <= 10) AND (octet_length((asked_by)::text) <= 6000))),
     CONSTRAINT cd_forge_pulls_error_is_bounded CHECK ((octet_length(error) <= 4000)),
     CONSTRAINT cd_forge_pulls_failed_says_why CHECK (((state <> 'failed'::text) OR (error <> ''::text))),
@@ -1707,6 +1709,8 @@ COMMENT ON TABLE cd_forge_pulls IS
     'Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.';
 COMMENT ON COLUMN cd_forge_pulls.answers IS
     'Counts the answers to commands on it; answers_begun is what the present run writes, answers_written what the comment has.';
+COMMENT ON COLUMN cd_forge_pulls.answers_link IS
+    'Where the comment with answers to commands is; empty before there is one, and where a release before this one has written it.';
 COMMENT ON COLUMN cd_forge_pulls.asked_by IS
     'The last ten who have asked by a comment, as the forge knows them: it is planned if one of them may write. Empty once that was done.';
 COMMENT ON COLUMN cd_forge_pulls.due_at IS
@@ -2919,27 +2923,36 @@ CREATE TABLE cd_rollout_deadlines (
     outcome text NOT NULL DEFAULT ''::text,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    at_work boolean NOT NULL DEFAULT false,
+    away_seconds integer NOT NULL DEFAULT 0,
     CONSTRAINT cd_rollout_deadlines_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollout_deadlines_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_rollout_deadlines_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_deadlines_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_rollout_deadlines_action_is_known CHECK ((action = ANY (ARRAY['fail'::text, 'abort'::text, 'cancel'::text]))),
+    CONSTRAINT cd_rollout_deadlines_away_is_known_at_work CHECK (((away_seconds >= 0) AND (at_work OR (away_seconds = 0)))),
     CONSTRAINT cd_rollout_deadlines_environment_has_a_gate CHECK ((((kind = 'environment'::text) = (environment_id IS NOT NULL)) AND ((kind = 'environment'::text) = (gate_id <> ''::text)))),
     CONSTRAINT cd_rollout_deadlines_kind_is_known CHECK ((kind = ANY (ARRAY['rollout'::text, 'environment'::text, 'abort'::text]))),
     CONSTRAINT cd_rollout_deadlines_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'met'::text, 'failed'::text, 'aborted'::text, 'cancelled'::text, 'withdrawn'::text]))),
     CONSTRAINT cd_rollout_deadlines_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
     CONSTRAINT cd_rollout_deadlines_runs_before_it_is_due CHECK (((due_at IS NULL) OR (started_at IS NOT NULL))),
-    CONSTRAINT cd_rollout_deadlines_seconds_are_bounded CHECK (((seconds >= 1) AND (seconds <= 2592000)))
+    CONSTRAINT cd_rollout_deadlines_seconds_are_bounded CHECK (((seconds >= 1) AND (seconds <= 2592000))),
+    CONSTRAINT cd_rollout_deadlines_work_is_in_an_environment CHECK (((NOT at_work) OR ((kind = 'environment'::text) AND (NOT counts_waiting))))
 );
 CREATE INDEX cd_rollout_deadlines_by_rollout ON cd_rollout_deadlines USING btree (organization_id, rollout_id);
 CREATE INDEX cd_rollout_deadlines_due ON cd_rollout_deadlines USING btree (due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
 CREATE INDEX cd_rollout_deadlines_due_in ON cd_rollout_deadlines USING btree (organization_id, due_at, id) WHERE ((outcome = ''::text) AND (due_at IS NOT NULL));
 CREATE UNIQUE INDEX cd_rollout_deadlines_once ON cd_rollout_deadlines USING btree (organization_id, rollout_id, kind, gate_id) WHERE ((outcome = ''::text) OR (kind <> 'abort'::text));
+CREATE TRIGGER cd_rollout_deadlines_begin_again BEFORE UPDATE ON cd_rollout_deadlines FOR EACH ROW WHEN ((old.started_at IS DISTINCT FROM new.started_at)) EXECUTE FUNCTION cd_begin_deadline_again();
 CREATE TRIGGER cd_rollout_deadlines_touch BEFORE UPDATE ON cd_rollout_deadlines FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_rollout_deadlines IS
     'How long a rollout, an environment of it, or an abort that is to end it, may take. Rows are kept.';
 COMMENT ON COLUMN cd_rollout_deadlines.action IS
     'What becomes of the rollout when it passes.';
+COMMENT ON COLUMN cd_rollout_deadlines.at_work IS
+    'Whether only time counts in which the rollout is at work in the environment, as in the default of pipelines without deadlines.';
+COMMENT ON COLUMN cd_rollout_deadlines.away_seconds IS
+    'For how long nobody has looked at deadlines since it has started.';
 COMMENT ON COLUMN cd_rollout_deadlines.counts_waiting IS
     'Whether time counts during which the rollout waits for people.';
 COMMENT ON COLUMN cd_rollout_deadlines.due_at IS
@@ -3522,6 +3535,7 @@ CREATE TABLE cd_trigger_signals (
     sender_type text,
     sender_id bigint,
     sender_name text,
+    lacks_facts boolean NOT NULL DEFAULT false,
     edit_commit text GENERATED ALWAYS AS (
 CASE
     WHEN ((edit ->> 'state'::text) = ANY (ARRAY['committed'::text, 'proposed'::text])) THEN NULLIF((edit ->> 'commit'::text), ''::text)
@@ -3540,7 +3554,8 @@ END) STORED,
     CONSTRAINT cd_trigger_signals_edit_is_bounded CHECK (((jsonb_typeof(edit) = 'object'::text) AND (octet_length((edit)::text) <= 262144))),
     CONSTRAINT cd_trigger_signals_outcome_is_known CHECK ((outcome = ANY (ARRAY[''::text, 'waiting'::text, 'began'::text, 'queued'::text, 'declined'::text, 'done'::text]))),
     CONSTRAINT cd_trigger_signals_sender_is_whole CHECK ((((sender_type IS NULL) = (sender_id IS NULL)) AND ((sender_type IS NULL) = (sender_name IS NULL)))),
-    CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text])))
+    CONSTRAINT cd_trigger_signals_state_is_known CHECK ((state = ANY (ARRAY['pending'::text, 'decided'::text]))),
+    CONSTRAINT cd_trigger_signals_what_lacks_facts_is_declined CHECK (((NOT lacks_facts) OR (outcome = 'declined'::text)))
 );
 CREATE INDEX cd_trigger_signals_by_time ON cd_trigger_signals USING btree (organization_id, decided_at) WHERE (state = 'decided'::text);
 CREATE INDEX cd_trigger_signals_commits ON cd_trigger_signals USING btree (organization_id, trigger_id, edit_commit) WHERE (edit_commit IS NOT NULL);
@@ -3556,7 +3571,7 @@ COMMENT ON TABLE cd_trigger_signals IS
 COMMENT ON COLUMN cd_trigger_signals.at IS
     'When it happened.';
 COMMENT ON COLUMN cd_trigger_signals.cause IS
-    'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>.';
+    'Identifies what happened: set:12, event:<source>/<id>, schedule:<time>, drift:<place>:<time>, release:<hold>, rollout:<rollout>, chain:<node>, facts:<set>:<report>.';
 COMMENT ON COLUMN cd_trigger_signals.due_at IS
     'When it is decided about; the decision may put it off.';
 COMMENT ON COLUMN cd_trigger_signals.edit IS
@@ -3565,6 +3580,8 @@ COMMENT ON COLUMN cd_trigger_signals.edit_begun IS
     'When the first run of the edit began; NULL for none, and for edits of before it was kept.';
 COMMENT ON COLUMN cd_trigger_signals.edit_commit IS
     'What the edit has committed, or the head of what it has proposed; NULL for nothing. It is generated, so that it is right whatever release has written the edit.';
+COMMENT ON COLUMN cd_trigger_signals.lacks_facts IS
+    'Whether the version set was declined because of labels or facts of an image: it is decided about again when more is known.';
 COMMENT ON COLUMN cd_trigger_signals.outcome IS
     'Empty before the first decision; waiting only while it is pending.';
 COMMENT ON COLUMN cd_trigger_signals.reason IS
@@ -3882,12 +3899,15 @@ COMMENT ON COLUMN forge_budgets.window_at IS
 CREATE TABLE installation (
     one boolean NOT NULL DEFAULT true,
     id text NOT NULL,
+    looked_at timestamp with time zone,
     CONSTRAINT installation_pkey PRIMARY KEY (one),
     CONSTRAINT installation_id_is_random CHECK ((id ~ '^[0-9a-f]{32}$'::text)),
     CONSTRAINT installation_is_one CHECK (one)
 );
 COMMENT ON TABLE installation IS
     'Its id is in what it archives: another installation with the same bucket and prefix is noticed.';
+COMMENT ON COLUMN installation.looked_at IS
+    'When a replica has looked at deadlines last, to half a minute.';
 
 CREATE TABLE policy_reviews (
     one boolean NOT NULL DEFAULT true,
@@ -3951,6 +3971,17 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_all_organizations IS
     'For the operators of the installation: which organizations exist, and nothing that belongs to them.';
+
+CREATE OR REPLACE FUNCTION cd_begin_deadline_again()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    NEW.away_seconds := 0;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_begin_deadline_again IS
+    'A retry starts deadlines anew.';
 
 CREATE OR REPLACE FUNCTION cd_breaches()
  RETURNS bigint
@@ -4297,14 +4328,15 @@ AS $function$
         SELECT NULLIF(current_setting('lockstep.organization', true), '')::bigint AS id
     ), settled AS (
         SELECT p.organization_id, p.id FROM cd_forge_pulls p JOIN own ON own.id = p.organization_id
-        WHERE p.state IN ('sent', 'failed') AND p.sent_at < before ORDER BY p.sent_at LIMIT most
+        WHERE p.state IN ('sent', 'failed') AND p.sent_at < before
+          AND (p.link = '' AND p.answers_link = '' OR p.sent_at < before - interval '335 days') ORDER BY p.sent_at LIMIT most
     ), gone AS (
         DELETE FROM cd_forge_pulls p USING settled WHERE p.organization_id = settled.organization_id AND p.id = settled.id RETURNING 1
     )
     SELECT count(*) FROM gone
 $function$;
 COMMENT ON FUNCTION cd_forget_forge_pulls IS
-    'A comment is no record: nothing is decided by it.';
+    'A comment is no record: nothing is decided by it. Where it is, is known for 335 days longer.';
 
 CREATE OR REPLACE FUNCTION cd_forget_forge_reports(before timestamp with time zone, most integer)
  RETURNS bigint
@@ -4777,6 +4809,49 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
     'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
+
+CREATE OR REPLACE FUNCTION cd_notice_absence(at timestamp with time zone)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    before timestamptz;
+    organization bigint;
+    all_of bigint[];
+    moved bigint;
+    several bigint := 0;
+BEGIN
+    SELECT i.looked_at INTO before FROM installation i;
+    IF before > at - interval '30 seconds' THEN
+        RETURN 0;
+    END IF;
+    SELECT i.looked_at INTO before FROM installation i FOR UPDATE; -- another replica may just have looked
+    IF before > at - interval '30 seconds' THEN
+        RETURN 0;
+    END IF;
+    UPDATE installation SET looked_at = at;
+    IF before IS NULL OR before > at - interval '2 minutes' THEN
+        RETURN 0;
+    END IF;
+    PERFORM set_config('lockstep.across', 'on', true);
+    all_of := ARRAY(SELECT DISTINCT d.organization_id FROM cd_rollout_deadlines d WHERE d.at_work AND d.outcome = '' AND d.started_at < at);
+    PERFORM set_config('lockstep.across', '', true);
+    FOREACH organization IN ARRAY all_of LOOP
+        PERFORM set_config('lockstep.organization', organization::text, true);
+        UPDATE cd_rollout_deadlines d SET
+            away_seconds = d.away_seconds + extract(epoch FROM at - GREATEST(before, d.started_at))::integer,
+            due_at = d.due_at + (at - GREATEST(before, d.started_at))
+        WHERE d.organization_id = organization AND d.at_work AND d.outcome = '' AND d.started_at < at;
+        GET DIAGNOSTICS moved = ROW_COUNT;
+        several := several + moved;
+    END LOOP;
+    PERFORM set_config('lockstep.organization', '', true);
+    RETURN several;
+END $function$;
+COMMENT ON FUNCTION cd_notice_absence IS
+    'The service is stopped for all organizations.';
 
 CREATE OR REPLACE FUNCTION cd_notification_backlog(OUT waiting bigint, OUT oldest_seconds double precision)
  RETURNS record

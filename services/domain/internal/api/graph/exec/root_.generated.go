@@ -19240,6 +19240,7 @@ type PlannedEnvironment {
 
 "How long a rollout may take in an environment, as its pipeline says or by default."
 type PlannedDeadline {
+  "How long it is, in seconds."
   seconds: Int!
   "What happens to the rollout when it passes."
   action: RolloutDeadlineAction!
@@ -19831,7 +19832,9 @@ type ClaimedSource {
 
 "A label or an annotation of an image."
 type ImageLabel {
+  "Its key, at most 256 bytes."
   key: String!
+  "Its value, at most 256 bytes."
   value: String!
 }
 

@@ -829,7 +829,9 @@ type GroupPayload struct {
 
 // A label or an annotation of an image.
 type ImageLabel struct {
-	Key   string `json:"key"`
+	// Its key, at most 256 bytes.
+	Key string `json:"key"`
+	// Its value, at most 256 bytes.
 	Value string `json:"value"`
 }
 
