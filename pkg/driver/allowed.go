@@ -18,8 +18,8 @@ func allowedBy() schema.Vocabulary {
 	return schema.Vocabulary{Keyword: "allowedBy", Schema: `{"type":"string","minLength":1,"maxLength":255}`}
 }
 
-// credentialKind is the keyword for the name of a credential: what kind of credential it is, or which kinds, so that a form offers those alone. Whether a
-// program may use the one that is named is decided where it is used.
+// credentialKind is the keyword for the name of a credential: what kind of credential it is, or which kinds, so that a form offers those
+// alone. Whether a program may use the one that is named is decided where it is used.
 func credentialKind() schema.Vocabulary {
 	return schema.Vocabulary{Keyword: "credentialKind", Schema: `{"anyOf":[{"enum":["git","http","registry"]},` +
 		`{"type":"array","minItems":1,"uniqueItems":true,"items":{"enum":["git","http","registry"]}}]}`}

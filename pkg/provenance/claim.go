@@ -52,7 +52,8 @@ const (
 )
 
 // Labels are what an image says of itself by annotations and labels, of several places the first that has a key. What is longer than is
-// kept is left out; empty, and not nil, for none. As a claim they are for people and for filters: they satisfy nothing that requires a verified fact.
+// kept is left out; empty, and not nil, for none. As a claim they are for people and for filters: they satisfy nothing that requires a
+// verified fact.
 func Labels(places ...map[string]string) map[string]string {
 	found := map[string]string{}
 	for _, place := range places {

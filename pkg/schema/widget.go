@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/secret/reference"
@@ -16,6 +17,8 @@ const SecretReference = "secret_reference"
 const noReference = "found something else; " + reference.Expected
 
 // widgets are the controls that the console has, each with the type that it edits.
+//
+//nolint:gochecknoglobals // a table
 var widgets = map[string][]string{
 	"text":              {"string"},
 	"code":              {"string"},
@@ -61,7 +64,7 @@ func UnknownWidgets(text []byte) (map[string]string, error) {
 		switch node := node.(type) {
 		case []any:
 			for i, item := range node {
-				look(item, append(slices.Clone(path), fmt.Sprint(i)), false)
+				look(item, append(slices.Clone(path), strconv.Itoa(i)), false)
 			}
 		case map[string]any:
 			if problem := problemOfWidget(node); problem != "" && !named {

@@ -74,8 +74,8 @@ func TestABuildOfAnEditEditsNothing(t *testing.T) {
 	}
 }
 
-// R4-28: only the trigger's own recorded commits count: not what a sender claims, and not the commit of another trigger, which a pipeline may
-// well build.
+// R4-28: only the trigger's own recorded commits count: not what a sender claims, and not the commit of another trigger, which a pipeline
+// may well build.
 func TestABuildOfAnotherCommitIsEdited(t *testing.T) {
 	t.Parallel()
 	w, e := withEditor(t)
@@ -243,7 +243,8 @@ func TestEditsAreFoundByIndex(t *testing.T) {
 	w.trigger(core.TriggerEvent, editing)
 	_, err := w.pool.Exec(t.Context(), `INSERT INTO cd_trigger_signals (organization_id, trigger_id, cause, at, due_at, state, outcome, reason, decided_at, edit, edit_begun)
 		SELECT t.organization_id, t.id, 'event:/ci/' || n, now(), now(), 'decided', 'declined', 'x', now(),
-			jsonb_build_object('inputs', jsonb_build_object('x', repeat(md5(n::text), 60)), 'state', 'committed', 'commit', md5(n::text) || '00000000'), now() - n * interval '1 minute'
+			jsonb_build_object('inputs', jsonb_build_object('x', repeat(md5(n::text), 60)), 'state', 'committed', `+
+		`'commit', md5(n::text) || '00000000'), now() - n * interval '1 minute'
 		FROM cd_triggers t, generate_series(1, 8000) n WHERE t.kind = 'event'`)
 	w.ok(err)
 	_, err = w.pool.Exec(t.Context(), `ANALYZE cd_trigger_signals`)

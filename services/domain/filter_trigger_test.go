@@ -26,8 +26,8 @@ func TestAVersionTriggerFiltersBySource(t *testing.T) {
 	w.want(w.decide(), []string{"began: set-4 is new"})
 }
 
-// D58, D52: a trigger that filters by labels and facts waits for the lookup of a new image, declines what does not fit with what was found and
-// what was expected, and decides again when more is known; what it has begun with a set it does not begin again.
+// D58, D52: a trigger that filters by labels and facts waits for the lookup of a new image, declines what does not fit with what was found
+// and what was expected, and decides again when more is known; what it has begun with a set it does not begin again.
 func TestAVersionTriggerFiltersByLabelsAndFacts(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
@@ -71,8 +71,8 @@ func TestAVersionTriggerFiltersByLabelsAndFacts(t *testing.T) {
 	w.want(know(provenance.Report{SignedBy: []string{"release"}, Vulnerabilities: &provenance.Vulnerabilities{Scanner: "again"}}), []string{})
 }
 
-// D58: what was read of an image before labels were kept, or by a registry service that does not read them, is read again until it has been; no
-// labels are something else than labels that were not read, and those that were found stay (D52).
+// D58: what was read of an image before labels were kept, or by a registry service that does not read them, is read again until it has
+// been; no labels are something else than labels that were not read, and those that were found stay (D52).
 func TestLabelsThatWereNotReadAreReadAgain(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

@@ -343,8 +343,8 @@ func TestACommentShowsWhatDiffers(t *testing.T) {
 	}
 }
 
-// R4-27: the address of the comment is kept, and named with the next run, so that it is the one also after the account of the credential has
-// changed. One that the forge does not let that account change is not written again and again, and people learn what to do.
+// R4-27: the address of the comment is kept, and named with the next run, so that it is the one also after the account of the credential
+// has changed. One that the forge does not let that account change is not written again and again, and people learn what to do.
 func TestTheCommentIsFoundByItsAddress(t *testing.T) {
 	t.Parallel()
 	r := reviewing(t)

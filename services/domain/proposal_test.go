@@ -19,7 +19,9 @@ var proposedHead = strings.Repeat("4", 40)
 
 // proposes is what the engine reports of the pull request of an environment.
 func (c *commenting) proposes(environment, state string, change func(*event.DeploymentProposed)) event.DeploymentProposed {
-	d := event.DeploymentProposed{RolloutID: c.rollout.ID, Name: environment, Repository: proposed, Number: 3, State: state, Head: proposedHead}
+	d := event.DeploymentProposed{
+		RolloutID: c.rollout.ID, Name: environment, Repository: proposed, Number: 3, State: state, Head: proposedHead,
+	}
 	if state == "open" {
 		d.Branch, d.Paths = "main", []string{environment + "/api.yaml"}
 	}
@@ -39,7 +41,8 @@ func (c *commenting) ended() []string {
 	var state, reason, rejected string
 	c.ok(c.pool.QueryRow(c.t.Context(), `SELECT state FROM cd_rollouts WHERE id = $1`, c.rollout.ID).Scan(&state))
 	c.ok(c.pool.QueryRow(c.t.Context(), `SELECT coalesce(max(reason) FILTER (WHERE event = 'cancel'), ''),
-		coalesce(max(principal_type || ' ' || coalesce(principal_id::text, '') || ' ' || gate_id || ': ' || reason) FILTER (WHERE event = 'reject'), '')
+		coalesce(max(principal_type || ' ' || coalesce(principal_id::text, '') || ' ' || gate_id || `+
+		`': ' || reason) FILTER (WHERE event = 'reject'), '')
 		FROM cd_rollout_transitions WHERE rollout_id = $1`, c.rollout.ID).Scan(&reason, &rejected))
 	return []string{state, reason, rejected}
 }
@@ -86,7 +89,7 @@ func TestClosingTheRequestRejectsTheGate(t *testing.T) {
 				event.RolloutFailed{RolloutID: c.rollout.ID, Reason: "closed"})
 			c.want(c.countOf(`SELECT count(*) FROM cd_automatic_rollbacks`), 0)
 			c.want(c.ended()[0], "cancelled")
-			c.shop.verifyJournal(c.rollout)
+			c.verifyJournal(c.rollout)
 		})
 	}
 }
@@ -234,7 +237,7 @@ func TestClosingTheRequestOfAGateThatIsNotRequestedCancels(t *testing.T) {
 	c.ok(err)
 	c.report(c.proposes("production", "closed", closedBy("Ann", 70)))
 	c.want(c.ended(), []string{"cancelled", "pull request #3 was closed on the forge by Ann", ""})
-	c.shop.verifyJournal(c.rollout)
+	c.verifyJournal(c.rollout)
 }
 
 // attemptIn records that an attempt of a deployment in an environment has committed something.

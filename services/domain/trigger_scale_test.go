@@ -30,8 +30,10 @@ func scaleOf(t *testing.T, name string, otherwise int) int {
 }
 
 // D58, R4-04, R4-06: with every trigger of every application on and several workers, no event is missed, and none begins anything twice,
-// also where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS, such as 1000,10000, and LOCKSTEP_TRIGGER_EVENTS are how many there are. An
-// event and what is decided about it reads no more rows beside more applications; how long both take is logged.
+// also where events are sent again. LOCKSTEP_TRIGGER_APPLICATIONS, such as 1000,10000, and LOCKSTEP_TRIGGER_EVENTS are how many there are.
+// An event and what is decided about it reads no more rows beside more applications; how long both take is logged.
+//
+//nolint:tparallel,paralleltest // it is measured: one number of applications after the other
 func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	t.Parallel()
 	sizes, events := []int{4}, scaleOf(t, "LOCKSTEP_TRIGGER_EVENTS", 40)
@@ -47,7 +49,7 @@ func TestNoEventIsMissedOrDecidedTwice(t *testing.T) {
 	}
 	costs := map[int]float64{}
 	for _, applications := range sizes {
-		t.Run(strconv.Itoa(applications), func(t *testing.T) { costs[applications] = missNoEvent(t, applications, events) }) //nolint:paralleltest // it is measured
+		t.Run(strconv.Itoa(applications), func(t *testing.T) { costs[applications] = missNoEvent(t, applications, events) })
 	}
 	if few, many := costs[sizes[0]], costs[sizes[len(sizes)-1]]; many > 1.3*few {
 		t.Errorf("an event reads %.1f rows of %d applications, and %.1f of %d; expected at most 1.3 times as many", few, sizes[0], many, sizes[len(sizes)-1])
@@ -86,7 +88,7 @@ func missNoEvent(t *testing.T, applications, events int) float64 {
 	}
 	w.decide()
 	before := w.countOf(`SELECT count(*) FROM cd_trigger_signals`)
-	_, err := w.fixture.pool.Exec(t.Context(), `VACUUM ANALYZE`)
+	_, err := w.pool.Exec(t.Context(), `VACUUM ANALYZE`)
 	w.ok(err)
 	read := w.rowsRead()
 	wall := clock.System()

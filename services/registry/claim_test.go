@@ -113,7 +113,8 @@ func TestAClaimIsKeptWhereLabelsCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image = mutate.Annotations(mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON), annotations).(v1.Image)
+	image = mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image = mutate.Annotations(image, annotations).(v1.Image)
 	index := mutate.Annotations(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}}), annotations).(v1.ImageIndex)
 	whole, err := index.Digest()

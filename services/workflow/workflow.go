@@ -136,7 +136,8 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	types, watchers := eventTypes(pool, wall, log), control.NewSubscriptions(executions, wall, log)
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
-		Limits: limiter, CheckEmit: events.CheckEmitOf(ctx, types), CheckReport: events.CheckReport, Offered: workers.Offered, Room: workers.Room, Observe: observe(wall),
+		Limits: limiter, CheckEmit: events.CheckEmitOf(ctx, types), CheckReport: events.CheckReport, Offered: workers.Offered,
+		Room: workers.Room, Observe: observe(wall),
 		Clock: wall, Log: log, Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)

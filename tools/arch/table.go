@@ -1,6 +1,9 @@
 package main
 
-import "path"
+import (
+	"path"
+	"slices"
+)
 
 // root is the path that all our modules share.
 const root = "github.com/lockstep-cd/lockstep/"
@@ -48,7 +51,7 @@ func table() []rule {
 		// kit runs servers for tests and tools; nothing that goes into production contains it.
 		kit = []string{"pkg/testkit/**"}
 	)
-	return append(append(roomRules(), secretRules(join(sql, nats, kube, star, grpcs))...), []rule{
+	return slices.Concat(roomRules(), secretRules(join(sql, nats, kube, star, grpcs)), []rule{
 		{layer: "contract", packages: []string{"proto/**"}, never: join(sql, nats, kube, star)},
 
 		{layer: "leaf", packages: []string{
@@ -108,6 +111,28 @@ func table() []rule {
 			},
 			never: join(sql, nats, kube, star),
 		},
+	}, adapters(sql, nats, kube, star, grpcs), []rule{
+		// What the tests of a service have in common, in more than one of its packages.
+		{
+			layer: "test kit of a service", packages: []string{"services/SERVICE/internal/storetest"},
+			ours: []string{"services/SERVICE/internal/store", "pkg/**"}, never: join(nats, kube, star, grpcs),
+		},
+		{
+			layer: "composition root", packages: []string{"services/SERVICE"},
+			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: append(kit, "services/SERVICE/internal/storetest"),
+		},
+		{
+			layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"},
+			onlyStandard: true,
+		},
+
+		{layer: "tool", packages: []string{"tools/**"}, ours: []string{"**"}},
+	})
+}
+
+// adapters are the rules of the adapters that not all services have. The lists are the outside technologies.
+func adapters(sql, nats, kube, star, grpcs []string) []rule {
+	return []rule{
 		adapter("registry", "source", join(sql, nats, kube, star), "pkg/event", "pkg/source"),
 		adapter("registry", "oci", join(sql, nats, kube, star), "pkg/source", "pkg/ociauth", "pkg/ociauth/login", "pkg/provenance"),
 		adapter("registry", "git", join(sql, nats, kube, star), "pkg/source", "pkg/gitfetch"),
@@ -134,22 +159,7 @@ func table() []rule {
 		adapter("workflow", "web", join(sql, kube, star, grpcs), "pkg/ociauth", "pkg/ociauth/login", "pkg/secret", "pkg/secret/reference", "pkg/sealing", "pkg/sealing/book"),
 		adapter("relay", "cluster", join(sql, nats, star)),
 		adapter("relay", "web", join(sql, nats, kube, star, grpcs), "pkg/sealing"),
-		// What the tests of a service have in common, in more than one of its packages.
-		{
-			layer: "test kit of a service", packages: []string{"services/SERVICE/internal/storetest"},
-			ours: []string{"services/SERVICE/internal/store", "pkg/**"}, never: join(nats, kube, star, grpcs),
-		},
-		{
-			layer: "composition root", packages: []string{"services/SERVICE"},
-			ours: []string{"services/SERVICE/internal/**", "pkg/**", "proto/**"}, never: append(kit, "services/SERVICE/internal/storetest"),
-		},
-		{
-			layer: "command", packages: []string{"services/SERVICE/cmd/SERVICE"}, ours: []string{"services/SERVICE", "pkg/run", "pkg/config"},
-			onlyStandard: true,
-		},
-
-		{layer: "tool", packages: []string{"tools/**"}, ours: []string{"**"}},
-	}...)
+	}
 }
 
 // leaves are the packages of ours that a core may import.

@@ -9,6 +9,8 @@ import (
 )
 
 // words are those that the name of a secret has; before are those that make one of a key.
+//
+//nolint:gochecknoglobals // tables
 var (
 	words = []string{
 		"password", "passwd", "passphrase", "secret", "token", "credential", "authorization", "apikey", "accesskey", "secretkey", "privatekey",

@@ -244,7 +244,7 @@ func ofWorkflow() []string {
 		"application_environment.not_ready", "application_environment.ready", "application_environment.reconciled", "approval.requested",
 		"call.decided", "check.reported", "pull_request.read",
 		"deployment.advance", "deployment.committed", "deployment.degraded", "deployment.failed", "deployment.gate_reached",
-		"deployment.healthy", "deployment.started", "deployment.submitted", "environment.contact_changed", "environment.not_ready", "environment.ready",
+		"deployment.healthy", "deployment.proposed", "deployment.started", "deployment.submitted", "environment.contact_changed", "environment.not_ready", "environment.ready",
 		"rollout.aborted", "rollout.failed", "rollout.gate_reached", "rollout.healthy", "rollout.passage_requested", "rollout.previewed",
 		"rollout.started", "rollout_environment.failed", "rollout_environment.healthy", "rollout_environment.job_ended",
 		"rollout_environment.job_started", "rollout_environment.started", "rollout_environment.target_ended",

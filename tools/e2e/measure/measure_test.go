@@ -120,8 +120,12 @@ func TestTheSpanOfRequests(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	calls, applied := spanOf([]request{
-		{"get", "RequestReceived", at(0), at(0)}, {"patch", "RequestReceived", at(100), at(100)}, {"patch", "ResponseComplete", at(100), at(150)},
-		{"patch", "RequestReceived", at(160), at(160)}, {"patch", "ResponseComplete", at(160), at(400)}, {"list", "ResponseComplete", at(500), at(900)},
+		{"get", "RequestReceived", at(0), at(0)},
+		{"patch", "RequestReceived", at(100), at(100)},
+		{"patch", "ResponseComplete", at(100), at(150)},
+		{"patch", "RequestReceived", at(160), at(160)},
+		{"patch", "ResponseComplete", at(160), at(400)},
+		{"list", "ResponseComplete", at(500), at(900)},
 	})
 	if calls != 3 || applied != 300*time.Millisecond {
 		t.Errorf("found %d requests and %s, expected 3 and 300ms", calls, applied)

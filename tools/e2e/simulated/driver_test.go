@@ -58,7 +58,8 @@ func TestANewDriverDeploysTheDemo(t *testing.T) {
 	t.Cleanup(cancel)
 	drivers := t.TempDir()
 	for _, args := range [][]string{
-		{"driver", "new", "machines", filepath.Join(drivers, "machines")}, {"driver", "test", filepath.Join(drivers, "machines"), "--seeds", "2"},
+		{"driver", "new", "machines", filepath.Join(drivers, "machines")},
+		{"driver", "test", filepath.Join(drivers, "machines"), "--seeds", "2"},
 		{"driver", "check", filepath.Join(drivers, "machines")},
 	} {
 		if code := cli.Main("lockstep", args); code != 0 {

@@ -166,8 +166,8 @@ func (c *Client) Printed(ctx context.Context, subject string) ([]string, error) 
 	return all, err
 }
 
-// Calls is how many calls of Functions at a relay the run of a subject has made, by the prefix of their names; at most those of 200 steps of
-// the latest one.
+// Calls is how many calls of Functions at a relay the run of a subject has made, by the prefix of their names; at most those of 200 steps
+// of the latest one.
 func (c *Client) Calls(ctx context.Context, subject, prefix string) (int, error) {
 	var data struct {
 		Workflows struct {

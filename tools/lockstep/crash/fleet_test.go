@@ -37,8 +37,10 @@ type fleetCost struct{ transactions, rows, changes float64 }
 // mostGrowth is how many times as much a target may cost in the largest fleet as in the smallest.
 const mostGrowth = 1.3
 
-// D61: one rollout goes to as many simulated clusters as LOCKSTEP_FLEET_TARGETS says, such as 50,500, each with a relay of its own. A target
-// costs no more in a larger fleet; what it costs is logged.
+// D61: one rollout goes to as many simulated clusters as LOCKSTEP_FLEET_TARGETS says, such as 50,500, each with a relay of its own. A
+// target costs no more in a larger fleet; what it costs is logged.
+//
+//nolint:tparallel,paralleltest // it is measured: one fleet after the other
 func TestARolloutGoesToAFleet(t *testing.T) {
 	t.Parallel()
 	sizes := []int{3}
@@ -54,7 +56,7 @@ func TestARolloutGoesToAFleet(t *testing.T) {
 	}
 	costs := map[int]fleetCost{}
 	for _, targets := range sizes {
-		t.Run(strconv.Itoa(targets), func(t *testing.T) { costs[targets] = rollToFleet(t, targets) }) //nolint:paralleltest // it is measured
+		t.Run(strconv.Itoa(targets), func(t *testing.T) { costs[targets] = rollToFleet(t, targets) })
 	}
 	few, many := costs[sizes[0]], costs[sizes[len(sizes)-1]]
 	for what, of := range map[string][2]float64{
@@ -120,7 +122,8 @@ func rollToFleet(t *testing.T, targets int) fleetCost {
 		t.Errorf("%d of %d targets are healthy", healthy, targets)
 	}
 	t.Logf("%d targets in %s: %.1f transactions, %.1f changed rows, %.1f changes of its cluster and %s of processor time of the services for each",
-		targets, took.Round(time.Millisecond), cost.transactions, cost.rows, cost.changes, (used / time.Duration(targets)).Round(time.Millisecond))
+		targets, took.Round(time.Millisecond), cost.transactions, cost.rows, cost.changes,
+		(used / time.Duration(targets)).Round(time.Millisecond))
 	return cost
 }
 
@@ -145,12 +148,15 @@ func (w *world) addTargets(ctx context.Context, t *testing.T, targets int) (chan
 			t.Fatal(err)
 		}
 		address, folder, up := porttest.FreeAddress(t), t.TempDir(), make(chan struct{})
-		counted := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: address})
-			if r.In.Method != http.MethodGet {
-				changes.Add(1)
-			}
-		}}
+		counted := &httputil.ReverseProxy{
+			FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(&url.URL{Scheme: "http", Host: address})
+				if r.In.Method != http.MethodGet {
+					changes.Add(1)
+				}
+			},
+		}
 		front := httptest.NewServer(counted)
 		t.Cleanup(front.CloseClientConnections)
 		config := map[string]any{

@@ -11,7 +11,7 @@ import (
 // R4-02, R4-24: the workflow service is killed at each step that the run of a rollback records, and the domain service at each row of its
 // journal: of one that a person requests, and of one that the policy begins after a failure. After the restarts there is one rollback, with
 // one commit, and it has come to its end.
-func TestServicesKilledAtEachStepOfARollback(t *testing.T) {
+func TestServicesKilledAtEachStepOfARollback(t *testing.T) { //nolint:tparallel // its subtests share one stack, in order
 	t.Parallel()
 	scenario := oneStage()
 	ctx, w := setup(t, scenario)

@@ -112,8 +112,8 @@ type TriggerEdit struct {
 	// Inputs are those of the program that makes it.
 	Inputs json.RawMessage `json:"inputs"`
 	State  EditState       `json:"state,omitempty"`
-	// Attempt is how many runs have ended without an answer that counts, and Begun how many may have begun. Late is how many of the former have
-	// only begun too late to commit, and Started the last one whose begin the engine has answered.
+	// Attempt is how many runs have ended without an answer that counts, and Begun how many may have begun. Late is how many of the former
+	// have only begun too late to commit, and Started the last one whose begin the engine has answered.
 	Attempt int `json:"attempt,omitempty"`
 	Begun   int `json:"begun,omitempty"`
 	Late    int `json:"late,omitempty"`

@@ -309,7 +309,8 @@ func (t *tx) Proposal(ctx context.Context, rollout, environment int64) (core.For
 // SaveProposal implements rollout.Tx.
 func (t *tx) SaveProposal(ctx context.Context, rollout, environment int64, p core.ForgeProposal) error {
 	err := t.q.SaveRolloutProposal(ctx, query.SaveRolloutProposalParams{
-		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch, Number: p.Number,
+		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch,
+		Number: p.Number,
 		Head: p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBy: p.By, EndedByID: p.ByID, ReportedAt: p.ReportedAt,
 	})
 	return pg.Classify(err, "save proposal of rollout %d", rollout)

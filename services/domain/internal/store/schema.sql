@@ -5381,8 +5381,7 @@ AS $function$
 BEGIN
     IF EXISTS (SELECT FROM cd_deployment_attempts a
         WHERE a.organization_id = OLD.organization_id AND a.deployment_id = OLD.deployment_id
-          AND a.commit_sha = OLD.commit_sha AND a.manifest_digest = OLD.manifest_digest
-          AND a.reported_at = COALESCE(OLD.reported_at, OLD.created_at))
+          AND a.commit_sha = OLD.commit_sha AND a.manifest_digest = OLD.manifest_digest)
     THEN
         RETURN OLD;
     END IF;
@@ -5506,7 +5505,9 @@ DECLARE
 BEGIN
     INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
     SELECT s.organization_id, s.deployment_id, s.commit_sha, s.manifest_digest, COALESCE(s.reported_at, s.created_at)
-    FROM cd_deployment_snapshots s WHERE s.organization_id = tenant AND s.deployment_id = deployment;
+    FROM cd_deployment_snapshots s WHERE s.organization_id = tenant AND s.deployment_id = deployment AND NOT EXISTS (
+        SELECT FROM cd_deployment_attempts a
+        WHERE a.organization_id = tenant AND a.deployment_id = deployment AND a.commit_sha = s.commit_sha AND a.manifest_digest = s.manifest_digest);
     DELETE FROM cd_deployment_snapshots s WHERE s.organization_id = tenant AND s.deployment_id = deployment;
     INSERT INTO cd_deployment_snapshots (organization_id, deployment_id, commit_sha, manifest_digest, parameters, changes, reported_at)
     VALUES (tenant, deployment, sha, digest, given_parameters, given_changes, at);

@@ -104,8 +104,8 @@ func labelsOf(ctx context.Context, puller *remote.Puller, image name.Digest, con
 			Labels map[string]string `json:"Labels"`
 		} `json:"config"`
 	}
-	if len(text) > maxConfig || json.Unmarshal(text, &read) != nil {
-		return nil, nil
+	if len(text) <= maxConfig {
+		_ = json.Unmarshal(text, &read) // what is no configuration has no labels
 	}
 	return read.Config.Labels, nil
 }

@@ -67,7 +67,8 @@ func readCommit(forge activity.Forge) *Function {
 			var c activity.CommitInfo
 			var err error
 			if edit := text(call.Args, "edit"); edit != "" {
-				c, err = forge.FindCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"), editTrailer, edit)
+				repository, branch := text(call.Args, "repo_url"), text(call.Args, "ref")
+				c, err = forge.FindCommit(withLogin(ctx, call), call.Organization, repository, branch, editTrailer, edit)
 			} else {
 				c, err = forge.ReadCommit(withLogin(ctx, call), call.Organization, text(call.Args, "repo_url"), text(call.Args, "ref"))
 			}
@@ -187,7 +188,8 @@ func sharedTrailer(run string) string {
 func gitCredentialField() Field {
 	return Field{
 		Name: "credential", Type: Text,
-		Doc: "The name of a credential of the organization, or of one that an operator has configured for it (`git_credentials`), for this repository; or of " +
+		Doc: "The name of a credential of the organization, or of one that an operator has configured for it (`git_credentials`), " +
+			"for this repository; or of " +
 			"one of the run's `secrets` with the same reference; by default the credential with the longest matching URL.",
 	}
 }

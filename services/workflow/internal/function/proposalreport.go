@@ -23,7 +23,8 @@ const (
 	longestURL  = 2048
 )
 
-// reportProposed is what the domain service hears of git.propose in the run of a rollout: the proposal of the run's own, as its forge has it.
+// reportProposed is what the domain service hears of git.propose in the run of a rollout: the proposal of the run's own, as its forge has
+// it.
 func reportProposed(call activity.Call, value json.RawMessage) (activity.Report, bool) {
 	files, err := filesOf(call.Args)
 	if err != nil {

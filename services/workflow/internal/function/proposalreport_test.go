@@ -28,7 +28,8 @@ func TestWhatIsReportedOfAProposal(t *testing.T) {
 		want               *event.DeploymentProposed
 	}{
 		"proposed": {
-			"git.propose", "rollout-7", files, activity.Proposal{Number: 4, State: "open", Branch: own, Head: head},
+			"git.propose", "rollout-7", files,
+			activity.Proposal{Number: 4, State: "open", Branch: own, Head: head},
 			&event.DeploymentProposed{
 				RolloutID: 7, Name: "prod", Repository: "https://git/x", Branch: "main", Paths: []string{"a"}, Number: 4, State: "open", Head: head,
 			},
@@ -71,7 +72,8 @@ func TestWhatIsReportedOfAProposal(t *testing.T) {
 			continue
 		}
 		var got event.DeploymentProposed
-		if err := json.Unmarshal(report.Data, &got); err != nil || !is || report.EventType != event.TypeDeploymentProposed || report.About != "prod" {
+		err = json.Unmarshal(report.Data, &got)
+		if err != nil || !is || report.EventType != event.TypeDeploymentProposed || report.About != "prod" {
 			t.Errorf("%s: found %+v, %v", name, report, err)
 		}
 		if diff := cmp.Diff(*tt.want, got); diff != "" {

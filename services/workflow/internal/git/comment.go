@@ -264,10 +264,12 @@ func (h *hosted) comment(ctx context.Context, r activity.CommentRequest) (url, h
 	return url, "", err
 }
 
-// knownComment changes the comment that an earlier report has named, also one of another account: the account may have changed since. It is done
-// unless that comment is gone, or the account has one of its own. One that the forge does not let the account change stays as it is, and none
-// is made beside it.
-func (h *hosted) knownComment(ctx context.Context, r activity.CommentRequest, me int64, body string) (url, held string, done bool, err error) {
+// knownComment changes the comment that an earlier report has named, also one of another account: the account may have changed since. It is
+// done unless that comment is gone, or the account has one of its own. One that the forge does not let the account change stays as it is,
+// and none is made beside it.
+func (h *hosted) knownComment(
+	ctx context.Context, r activity.CommentRequest, me int64, body string,
+) (url, held string, done bool, err error) {
 	all, err := h.marked(ctx, r)
 	if err != nil {
 		return "", "", false, err

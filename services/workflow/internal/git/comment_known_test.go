@@ -13,8 +13,8 @@ import (
 )
 
 // R4-27: the account of the credential changes, and there are never two comments: the one that is known is changed in its place. Where the
-// forge does not permit that, it stays, which is reported, and none is made, however often it is tried. Once it is deleted there is a new one. What
-// others have written with the marker is not it.
+// forge does not permit that, it stays, which is reported, and none is made, however often it is tried. Once it is deleted there is a new
+// one. What others have written with the marker is not it.
 func TestTheCommentOfAnEarlierAccountIsTheOne(t *testing.T) {
 	t.Parallel()
 	everyForge(t, func(t *testing.T, s *server, f *pullForge) {

@@ -132,9 +132,11 @@ func (f *Forge) ReadCommit(ctx context.Context, organization int64, repoURL, ref
 	return found, err
 }
 
-// FindCommit is the latest commit of a branch, of those that Commit looks at, that we have made with the value of a trailer; an empty one if
-// there is none. Nothing is written.
-func (f *Forge) FindCommit(ctx context.Context, organization int64, repoURL, branch, trailer, value string) (found activity.CommitInfo, err error) {
+// FindCommit is the latest commit of a branch, of those that Commit looks at, that we have made with the value of a trailer; an empty one
+// if there is none. Nothing is written.
+func (f *Forge) FindCommit(
+	ctx context.Context, organization int64, repoURL, branch, trailer, value string,
+) (found activity.CommitInfo, err error) {
 	wanted := activity.CommitRequest{Shared: trailer, Trailers: map[string]string{trailer: value}}
 	err = f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {
 		found = activity.CommitInfo{}

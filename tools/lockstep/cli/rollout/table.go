@@ -260,7 +260,8 @@ func attemptTable(w io.Writer, r client.Rollout) {
 					command.Row(w, "ENVIRONMENT", "SERVICE", "EARLIER ATTEMPT", "COMMIT OR MANIFEST")
 				}
 				headed = true
-				command.Row(w, e.Environment.Name, d.Service.Name, before.CommittedAt.Format(time.RFC3339), cmp.Or(before.CommitSHA, before.ManifestDigest))
+				at := before.CommittedAt.Format(time.RFC3339)
+				command.Row(w, e.Environment.Name, d.Service.Name, at, cmp.Or(before.CommitSHA, before.ManifestDigest))
 			}
 		}
 	}

@@ -21,10 +21,9 @@ type AccountTx interface {
 // repository; false for nobody, and where two members have linked it for different hooks. The rights are those of this moment, as far as
 // the account was linked for them.
 func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, repository string, user int64) (core.Actor, bool, error) {
-	u, err := url.Parse(repository)
 	name := forge.RepositoryName(repository)
 	// A name stands for http and SSH as well, which may be another server: only over https it is the one that the hook is of.
-	if err != nil || u.Scheme != "https" || name == "" || user <= 0 {
+	if u, err := url.Parse(repository); err != nil || u.Scheme != "https" || name == "" || user <= 0 {
 		return core.Actor{}, false, nil
 	}
 	hooks, err := tx.ForgeHooks(ctx, organization)

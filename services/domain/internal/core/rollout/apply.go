@@ -491,8 +491,9 @@ func (o ContactSeen) apply(ctx context.Context, _ *UseCases, tx Tx, c cause, _ c
 	return tx.ReviewHealth(ctx, o.EnvironmentID, c.at)
 }
 
-// attemptsMost bounds how many attempts of a deployment are kept beside its snapshot: a program that reports more fails its rollout.
-const attemptsMost = 50
+// attemptsMost bounds how many attempts of a deployment are kept beside its snapshot, each by its commit and digest once, however often
+// the targets of a fleet or retries come back to it. A program that reports more fails its rollout.
+const attemptsMost = 200
 
 // keepAttempt keeps what an attempt has committed (D53). The events of a run arrive in their order, so a later one is of a later attempt,
 // and takes the place of the one before, which is kept. After the end of the deployment what was deployed stays as it is.

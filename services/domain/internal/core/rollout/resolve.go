@@ -335,8 +335,8 @@ func (t *tree) proposes(ctx context.Context, b *branch, m DeploymentProposed) (b
 	return true, nil
 }
 
-// rejectAtForge ends the rollout because people have closed the proposal of an environment, as one that rejects the gate does: nothing of it
-// was deployed there. It is the answer of the member who has linked the account, if the member may reject the gate.
+// rejectAtForge ends the rollout because people have closed the proposal of an environment, as one that rejects the gate does: nothing of
+// it was deployed there. It is the answer of the member who has linked the account, if the member may reject the gate.
 func (u *UseCases) rejectAtForge(ctx context.Context, t *tree, b *branch, p core.ForgeProposal) error {
 	if b.State == core.RolloutCompleted || b.State == core.RolloutFailed || b.State == core.RolloutCancelled {
 		return nil

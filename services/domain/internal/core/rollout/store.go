@@ -36,8 +36,8 @@ type Store interface {
 	OrganizationsWithDueDriftLooks(ctx context.Context, at time.Time) ([]int64, error)
 	// OrganizationsWithDueGateExpiries are those with gates whose time is over at an instant.
 	OrganizationsWithDueGateExpiries(ctx context.Context, at time.Time) ([]int64, error)
-	// NoticeAbsence notes that deadlines are looked at at an instant, and has the time since the last look not count as work if it was long; it
-	// answers for how many deadlines.
+	// NoticeAbsence notes that deadlines are looked at at an instant, and has the time since the last look not count as work if it was long;
+	// it answers for how many deadlines.
 	NoticeAbsence(ctx context.Context, at time.Time) (int64, error)
 	// OrganizationsWithDueDeadlines are those with deadlines to look at at an instant.
 	OrganizationsWithDueDeadlines(ctx context.Context, at time.Time) ([]int64, error)

@@ -227,7 +227,9 @@ func (d *decision) take(ctx context.Context) (core.TriggerSignal, error) {
 	if exists, err := d.newest(ctx); err != nil || !exists {
 		return d.declines(noVersionSet), err
 	}
-	check := map[core.TriggerKind]func(context.Context) (string, time.Time, error){core.TriggerVersion: d.filter, core.TriggerGit: d.commits}[t.Kind]
+	check := map[core.TriggerKind]func(context.Context) (string, time.Time, error){
+		core.TriggerVersion: d.filter, core.TriggerGit: d.commits,
+	}[t.Kind]
 	if check != nil {
 		refused, until, err := check(ctx)
 		switch {

@@ -138,8 +138,8 @@ func checkFilters(given map[string]json.RawMessage) error {
 
 func checkFacts(given json.RawMessage) error {
 	var members map[string]json.RawMessage
-	if len(given) == 0 || json.Unmarshal(given, &members) != nil { // it is no object, which is found when it is read
-		return nil
+	if len(given) > 0 {
+		_ = json.Unmarshal(given, &members) // what is no object is found when it is read
 	}
 	known := []string{"build_level", "builders", "critical", "high", "repositories", "sbom_formats", "signed_by"}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -250,8 +250,8 @@ func (c config) about() string {
 	return strings.Join(c.Sources, ", ") + " in " + strings.Join(c.Services, ", ")
 }
 
-// filter returns why the new versions of the set begin no rollout; empty if they do. Until is when to look again where an image has not been
-// looked up yet; zero if that is not waited for.
+// filter returns why the new versions of the set begin no rollout; empty if they do. Until is when to look again where an image has not
+// been looked up yet; zero if that is not waited for.
 func (d *decision) filter(ctx context.Context) (refused string, until time.Time, err error) {
 	if ours, err := d.onlyRecorded(ctx); err != nil || ours {
 		return d.set.Name + " has nothing new but commits that deployments have recorded already wherever the trigger goes", until, err

@@ -76,8 +76,8 @@ func (c Change) check() error {
 	return nil
 }
 
-// Foresee returns the applications that a change would touch, by labels and name, each with what would begin and what it would have to pass; more is
-// that there are others. A message is cut as that of a version is.
+// Foresee returns the applications that a change would touch, by labels and name, each with what would begin and what it would have to
+// pass; more is that there are others. A message is cut as that of a version is.
 func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []Touched, more bool, err error) {
 	if err := c.check(); err != nil {
 		return nil, false, err

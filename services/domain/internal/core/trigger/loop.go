@@ -31,8 +31,8 @@ func (e *edit) perHour() int {
 	return *e.PerHour
 }
 
-// mentions are the full hashes of commits that an event names anywhere, one of each length at most: of several, which also payloads of pushes
-// and of pull requests have, it is not known which was built, so that none counts. Digests of images are longer than most hashes.
+// mentions are the full hashes of commits that an event names anywhere, one of each length at most: of several, which also payloads of
+// pushes and of pull requests have, it is not known which was built, so that none counts. Digests of images are longer than most hashes.
 func (e Event) mentions() (found []string) {
 	of := map[int][]string{}
 	add := func(text string) {
@@ -124,8 +124,8 @@ func (d *decision) full(ctx context.Context) (until time.Time, why string, err e
 	return until, why, nil
 }
 
-// limit keeps an edit from beginning while the limit is reached. It gives way, with all before the newest event that sets the same places, to
-// that one, so that the newest value is never behind others.
+// limit keeps an edit from beginning while the limit is reached. It gives way, with all before the newest event that sets the same places,
+// to that one, so that the newest value is never behind others.
 func (d *decision) limit(ctx context.Context, s core.TriggerSignal) (why core.TriggerSignal, limited bool, err error) {
 	until, reason, err := d.full(ctx)
 	if err != nil || reason == "" {

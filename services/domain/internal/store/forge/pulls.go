@@ -17,7 +17,8 @@ func pull(r query.ForgePull) forge.Pull {
 	return forge.Pull{
 		ID: r.ID, HookID: r.HookID, Name: r.Name, Repository: r.Repository, Host: r.Host, Number: r.Number, AskedBy: r.AskedBy,
 		Revision: int(r.Revision), BegunRevision: int(r.BegunRevision), Step: forge.Step(r.Step), Reading: r.Reading, Head: r.Head, Link: r.Link,
-		Outcome: r.Outcome, Answers: int(r.Answers), AnswersBegun: int(r.AnswersBegun), AnswersWritten: int(r.AnswersWritten), AnswersLink: r.AnswersLink,
+		Outcome: r.Outcome, Answers: int(r.Answers), AnswersBegun: int(r.AnswersBegun), AnswersWritten: int(r.AnswersWritten),
+		AnswersLink: r.AnswersLink,
 		Delivery: forge.Delivery{
 			State: forge.State(r.State), DueAt: r.DueAt, Attempts: int(r.Attempts), Run: int(r.Run), Started: r.Started, Inputs: r.Inputs,
 			Error: r.Error, SentAt: r.SentAt, AwaySince: r.AwaySince, SpentAt: r.SpentAt,
@@ -78,7 +79,8 @@ func (w Writes) SaveForgePull(ctx context.Context, p forge.Pull) error {
 		OrganizationID: w.Entered, ID: p.ID, State: string(p.State), DueAt: p.DueAt, Attempts: int32(p.Attempts), Run: int32(p.Run),
 		Started: p.Started, Inputs: p.Inputs, BegunRevision: int32(p.BegunRevision),
 		AnswersBegun: int32(p.AnswersBegun), AnswersWritten: int32(p.AnswersWritten), Step: string(p.Step), Reading: p.Reading, Head: p.Head,
-		Link: p.Link, AnswersLink: p.AnswersLink, Outcome: p.Outcome, Error: p.Error, SentAt: p.SentAt, AwaySince: p.AwaySince, AskedBy: p.AskedBy, SpentAt: p.SpentAt,
+		Link: p.Link, AnswersLink: p.AnswersLink, Outcome: p.Outcome, Error: p.Error, SentAt: p.SentAt, AwaySince: p.AwaySince,
+		AskedBy: p.AskedBy, SpentAt: p.SpentAt,
 	})
 	return pg.Classify(err, "save pull request %d", p.ID)
 }

@@ -32,7 +32,9 @@ SELECT cd_replace_snapshot(@deployment_id::bigint, @commit_sha::text, @manifest_
 
 -- name: InsertAttempt :exec
 INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
-VALUES (@organization_id, @deployment_id, @commit_sha, @manifest_digest, @reported_at);
+SELECT @organization_id, @deployment_id, @commit_sha, @manifest_digest, @reported_at WHERE NOT EXISTS (
+    SELECT FROM cd_deployment_attempts a WHERE a.organization_id = @organization_id AND a.deployment_id = @deployment_id
+      AND a.commit_sha = @commit_sha AND a.manifest_digest = @manifest_digest);
 
 -- name: CountAttempts :one
 SELECT count(*) FROM cd_deployment_attempts WHERE organization_id = @organization_id AND deployment_id = @deployment_id;
@@ -266,6 +268,9 @@ JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id
 WHERE s.organization_id = @organization_id AND s.deployment_id = ANY(@ids::bigint[]);
 
 -- name: AttemptsByDeployment :many
--- Those beside the snapshots, in the order in which they were kept.
-SELECT deployment_id, commit_sha, manifest_digest, reported_at FROM cd_deployment_attempts
-WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]) ORDER BY deployment_id, id;
+-- Those beside the snapshots, in the order in which they were kept. What has come back is the snapshot.
+SELECT a.deployment_id, a.commit_sha, a.manifest_digest, a.reported_at FROM cd_deployment_attempts a
+WHERE a.organization_id = @organization_id AND a.deployment_id = ANY(@ids::bigint[]) AND NOT EXISTS (
+    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = a.organization_id AND s.deployment_id = a.deployment_id
+      AND s.commit_sha = a.commit_sha AND s.manifest_digest = a.manifest_digest)
+ORDER BY a.deployment_id, a.id;

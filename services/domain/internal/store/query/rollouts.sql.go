@@ -92,8 +92,11 @@ func (q *Queries) ActiveRolloutsByEnvironment(ctx context.Context, organizationI
 }
 
 const attemptsByDeployment = `-- name: AttemptsByDeployment :many
-SELECT deployment_id, commit_sha, manifest_digest, reported_at FROM cd_deployment_attempts
-WHERE organization_id = $1 AND deployment_id = ANY($2::bigint[]) ORDER BY deployment_id, id
+SELECT a.deployment_id, a.commit_sha, a.manifest_digest, a.reported_at FROM cd_deployment_attempts a
+WHERE a.organization_id = $1 AND a.deployment_id = ANY($2::bigint[]) AND NOT EXISTS (
+    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = a.organization_id AND s.deployment_id = a.deployment_id
+      AND s.commit_sha = a.commit_sha AND s.manifest_digest = a.manifest_digest)
+ORDER BY a.deployment_id, a.id
 `
 
 type AttemptsByDeploymentRow struct {
@@ -103,7 +106,7 @@ type AttemptsByDeploymentRow struct {
 	ReportedAt     time.Time
 }
 
-// Those beside the snapshots, in the order in which they were kept.
+// Those beside the snapshots, in the order in which they were kept. What has come back is the snapshot.
 func (q *Queries) AttemptsByDeployment(ctx context.Context, organizationID int64, ids []int64) ([]AttemptsByDeploymentRow, error) {
 	rows, err := q.db.Query(ctx, attemptsByDeployment, organizationID, ids)
 	if err != nil {
@@ -375,7 +378,9 @@ func (q *Queries) EnvironmentsThatRan(ctx context.Context, organizationID int64,
 
 const insertAttempt = `-- name: InsertAttempt :exec
 INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at)
-VALUES ($1, $2, $3, $4, $5)
+SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS (
+    SELECT FROM cd_deployment_attempts a WHERE a.organization_id = $1 AND a.deployment_id = $2
+      AND a.commit_sha = $3 AND a.manifest_digest = $4)
 `
 
 type InsertAttemptParams struct {

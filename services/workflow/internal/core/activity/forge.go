@@ -207,8 +207,8 @@ type Proposal struct {
 	Branch, Into, Head string
 	// Commit is the commit of Into that has the change, if it was merged.
 	Commit string
-	// By is who has merged or closed it, where the forge says so, and ByID the forge's number of that user; 0 where the forge has none, and for
-	// what is no person's account.
+	// By is who has merged or closed it, where the forge says so, and ByID the forge's number of that user; 0 where the forge has none, and
+	// for what is no person's account.
 	By   string
 	ByID int64
 	// Note is what people have to know about a merge, such as an answer of theirs that was not heard in time.

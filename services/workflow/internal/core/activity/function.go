@@ -67,8 +67,8 @@ type Checker interface {
 	Check(args map[string]any) error
 }
 
-// Reporting is a Function of this process of whose answers the engine reports some to the domain service. They come from here, and no program
-// can say them in its place.
+// Reporting is a Function of this process of whose answers the engine reports some to the domain service. They come from here, and no
+// program can say them in its place.
 type Reporting interface {
 	// Report returns what is reported about an answer; false for nothing.
 	Report(call Call, value json.RawMessage) (Report, bool)

@@ -165,7 +165,8 @@ func (h hider) text(path, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// line is text for one line; block reports whether the lines below belong to a secret. Variable is whether a variable was named that is one.
+// line is text for one line; block reports whether the lines below belong to a secret. Variable is whether a variable was named that is
+// one.
 func (h hider) line(path, line string, variable bool) (shown string, block bool) {
 	for _, at := range keyed.FindAllStringIndex(line, -1) {
 		key := strings.TrimRight(line[at[0]:at[1]], " \t:=\"'")

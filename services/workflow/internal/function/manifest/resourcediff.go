@@ -21,8 +21,8 @@ const (
 	mostDepth    = 100
 )
 
-// ResourceDiffs are what differs in the first of some objects that Resources has found in the same files: as they would be applied, with keys
-// in order and without comments. Of secrets there are keys and no values.
+// ResourceDiffs are what differs in the first of some objects that Resources has found in the same files: as they would be applied, with
+// keys in order and without comments. Of secrets there are keys and no values.
 func ResourceDiffs(ctx context.Context, files []Revision, all []Resource) ([]Change, error) {
 	shown := all[:min(len(all), mostDiffed)]
 	before, after := map[resource]string{}, map[resource]string{}
@@ -106,7 +106,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, fmt.Errorf("write an object: %w", err)
 	}
-	return b.Builder.Write(p)
+	b.WriteString(string(p))
+	return len(p), nil
 }
 
 // deeper reports whether a node has more levels than some.

@@ -63,8 +63,8 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9
 // errUnnamed is that of a file whose objects are not named although it may have some.
 var errUnnamed = errors.New("it has anchors, aliases, or a key twice")
 
-// Resources are the objects that differ between files before and after, by their labels, kind and name, and the number of files whose objects
-// are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
+// Resources are the objects that differ between files before and after, by their labels, kind and name, and the number of files whose
+// objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
 // manifest has none: that of a chart's template is known only once it is rendered.
 func Resources(ctx context.Context, files []Revision) (all []Resource, unnamed int, err error) {
 	before, after := map[resource]seen{}, map[resource]seen{}
@@ -112,7 +112,8 @@ func differences(before, after map[resource]seen) (all []Resource) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Resource) int { // by what they belong to, what they are, and then by what happens to them
-		return cmp.Or(cmp.Compare(a.labels, b.labels), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
+		return cmp.Or(cmp.Compare(a.labels, b.labels), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace),
+			cmp.Compare(a.name, b.name),
 			cmp.Compare(a.Action, b.Action))
 	})
 	return all

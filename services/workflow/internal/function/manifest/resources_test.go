@@ -121,8 +121,8 @@ func TestResourcesAreSortedByLabels(t *testing.T) {
 	}
 }
 
-// R4-27: what differs in an object, with keys in order and without comments; of secrets, and of what is named as one, no value is shown, in any
-// form, but which of them changes.
+// R4-27: what differs in an object, with keys in order and without comments; of secrets, and of what is named as one, no value is shown, in
+// any form, but which of them changes.
 func TestDifferencesOfResources(t *testing.T) {
 	t.Parallel()
 	diffs := func(before, after string) string {

@@ -19,8 +19,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 )
 
-// composeServer is a stub of the server that docs/how-to/deploy-with-docker-compose.md describes: it runs a project, whose containers need a
-// time to become healthy.
+// composeServer is a stub of the server that docs/how-to/deploy-with-docker-compose.md describes: it runs a project, whose containers need
+// a time to become healthy.
 type composeServer struct {
 	w *world
 	// files are the Compose files by project, and changed is when the last one was put.
@@ -171,7 +171,7 @@ func TestTheExampleForDockerComposeDeploys(t *testing.T) {
 	}
 	last := func(in object) object {
 		for _, d := range in["rollout"].(object)["environments"].([]any)[0].(object)["deployments"].([]any) {
-			d.(object)["last"] = object{"deployment_id": 11, "rollout_id": 7, "parameters": json.RawMessage(w.committed[0].Parameters)}
+			d.(object)["last"] = object{"deployment_id": 11, "rollout_id": 7, "parameters": w.committed[0].Parameters}
 		}
 		return object{"preview": object{"id": 5}, "rollout": in["rollout"], "version_set": in["version_set"]}
 	}
@@ -197,8 +197,9 @@ func TestTheExampleForDockerComposeDeploys(t *testing.T) {
 		t.Errorf("no deployments: %+v, expected nothing", got)
 	}
 	newer := last(composeInputs(1, nil))
-	newer["rollout"].(object)["environments"].([]any)[0].(object)["deployments"].([]any)[1].(object)["last"] =
-		object{"deployment_id": 21, "rollout_id": 8, "parameters": object{"project": "shop", "compose": want + "\nx-later: 1\n"}}
+	newer["rollout"].(object)["environments"].([]any)[0].(object)["deployments"].([]any)[1].(object)["last"] = object{
+		"deployment_id": 21, "rollout_id": 8, "parameters": object{"project": "shop", "compose": want + "\nx-later: 1\n"},
+	}
 	if got := preview(t, again(w), newer); len(got.Changes) != 1 || !strings.Contains(got.Changes[0].Diff, "-x-later: 1") {
 		t.Errorf("one service was deployed later: %+v, expected the difference to that file", got)
 	}

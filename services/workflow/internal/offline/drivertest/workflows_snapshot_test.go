@@ -120,8 +120,8 @@ func TestAPreviewOfWorkflowsIsADifference(t *testing.T) {
 	}
 }
 
-// A Workflow that the cluster does not accept any more is compared as the templates make both; one that was too large for the record, or was
-// deployed by another driver, is shown as a whole.
+// A Workflow that the cluster does not accept any more is compared as the templates make both; one that was too large for the record, or
+// was deployed by another driver, is shown as a whole.
 func TestAPreviewWithoutAWorkflowToCompareWith(t *testing.T) {
 	t.Parallel()
 	w := argoShop(t)
@@ -174,7 +174,8 @@ metadata: {generateName: deploy-}
 spec:
   entrypoint: main
   imagePullSecrets: [{name: kept-pull}]
-  arguments: {parameters: [{name: api-token, value: hunter2}, {name: db.password, default: hunter2}, {name: token, value: "{{kept.expression}}"}]}
+  arguments: {parameters: [{name: api-token, value: hunter2}, {name: db.password, default: hunter2}, ` +
+		`{name: token, value: "{{kept.expression}}"}]}
   templates:
     - name: main
       volumes: [{name: s, secret: {secretName: kept-volume}}]
