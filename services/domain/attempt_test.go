@@ -148,7 +148,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 		s.ok(s.pool.QueryRow(t.Context(), `SELECT state FROM cd_rollouts WHERE id = $1`, r.ID).Scan(&state))
 		return state
 	}
-	for n := range 300 { // targets of a fleet, while somebody pushes
+	for n := range 300 { // targets of a fleet, while a member pushes
 		s.deliver(s.attempt(d.ID, n%2, 0))
 	}
 	s.want(s.attempts(d.ID), "0 1")
