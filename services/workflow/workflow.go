@@ -137,8 +137,7 @@ func serve(ctx context.Context, c Config, pool *pgxpool.Pool, conn *bus.Conn, lo
 	runner = engine.New(engine.Deps{
 		Store: watchers.Store(executions), Scripts: scripts, Functions: registry, Agents: owners, Guard: guardian, Policies: policies,
 		Limits: limiter, CheckEmit: events.CheckEmitOf(ctx, types), CheckReport: events.CheckReport, Offered: workers.Offered,
-		Room: workers.Room, Observe: observe(wall),
-		Clock: wall, Log: log, Flows: func() { flows.Wake() }, Settings: settings(c),
+		Room: workers.Room, Observe: observe(wall), Clock: wall, Log: log, Flows: func() { flows.Wake() }, Settings: settings(c),
 	})
 	service := control.NewService(executions, scripts, wall, runner)
 	service.Admit, service.AdmitMessage, service.AdmitCall = limiter.Start, limiter.Event, limiter.Call

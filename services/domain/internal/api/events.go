@@ -228,8 +228,14 @@ func eventOf(body []byte) (trigger.Event, error) {
 		name string
 		into *string
 	}{
-		{"specversion", &found}, {"id", &e.ID}, {"source", &e.Source}, {"type", &e.Type}, {"time", &e.Time}, {"subject", &e.Subject},
-		{dataType, &kind}, {"data_base64", &coded},
+		{"specversion", &found},
+		{"id", &e.ID},
+		{"source", &e.Source},
+		{"type", &e.Type},
+		{"time", &e.Time},
+		{"subject", &e.Subject},
+		{dataType, &kind},
+		{"data_base64", &coded},
 	} {
 		if raw := all[one.name]; len(raw) > 0 && json.Unmarshal(raw, one.into) != nil {
 			wrong = append(wrong, fault.Field{Name: "/" + one.name, Problem: fmt.Sprintf("found %.100s; expected a text", raw)})

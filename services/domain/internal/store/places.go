@@ -311,7 +311,7 @@ func (t *tx) SaveProposal(ctx context.Context, rollout, environment int64, p cor
 	err := t.q.SaveRolloutProposal(ctx, query.SaveRolloutProposalParams{
 		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch,
 		Number: p.Number,
-		Head: p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBy: p.By, EndedByID: p.ByID, ReportedAt: p.ReportedAt,
+		Head:   p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBy: p.By, EndedByID: p.ByID, ReportedAt: p.ReportedAt,
 	})
 	return pg.Classify(err, "save proposal of rollout %d", rollout)
 }

@@ -2,7 +2,7 @@ package chat
 
 import (
 	"context"
-	"net/url"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
@@ -23,7 +23,7 @@ type AccountTx interface {
 func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, repository string, user int64) (core.Actor, bool, error) {
 	name := forge.RepositoryName(repository)
 	// A name stands for http and SSH as well, which may be another server: only over https it is the one that the hook is of.
-	if u, err := url.Parse(repository); err != nil || u.Scheme != "https" || name == "" || user <= 0 {
+	if !strings.HasPrefix(strings.ToLower(repository), "https://") || name == "" || user <= 0 {
 		return core.Actor{}, false, nil
 	}
 	hooks, err := tx.ForgeHooks(ctx, organization)
