@@ -90,7 +90,7 @@ func TestNumbersOfEventsStayAsTheyAreWritten(t *testing.T) {
 	w.after(0, 1)
 	w.want(len(e.order), 1)
 	in := e.inputs[e.order[0]]
-	if !strings.Contains(in, `"value": "20261129153"`) || !strings.Contains(in, `"value": "1.10"`) {
+	if !strings.Contains(in, `"value":"20261129153"`) || !strings.Contains(in, `"value":"1.10"`) {
 		t.Errorf("found %s", in)
 	}
 }

@@ -153,8 +153,8 @@ func TestARolloutFromNothing(t *testing.T) {
 	f.apply(ours, rollout.ApprovalRequested{RolloutID: 2, GateID: "staging"})
 	want(f.change(ours, "rejectGate", "rollout", "id state", map[string]any{"rolloutId": "rollout_2", "gateId": "staging", "reason": "no"}),
 		map[string]any{"id": "rollout_2", "state": "CANCELLED"})
-	want(f.change(ours, "createRollout", "rollout", "id deadlines { kind }", map[string]any{"versionSetId": "versionset_1"}),
-		map[string]any{"id": "rollout_3", "deadlines": []any{}})
+	want(f.change(ours, "createRollout", "rollout", "id deadlines { kind atWork }", map[string]any{"versionSetId": "versionset_1"}),
+		map[string]any{"id": "rollout_3", "deadlines": []any{map[string]any{"kind": "ENVIRONMENT", "atWork": true}}})
 	want(f.change(ours, "cancelRollout", "rollout", "state journal(last: 1) { nodes { reason } }",
 		map[string]any{"rolloutId": "rollout_3", "then": "LEAVE", "reason": "enough"}),
 		map[string]any{"state": "CANCELLED", "journal": map[string]any{"nodes": []any{map[string]any{"reason": "the rollout was cancelled: what is deployed stays: enough"}}}})

@@ -344,7 +344,7 @@ func (r *run) reporter(op history.Op) (activity.Reporting, activity.Call, bool) 
 
 // reporting returns what the domain service is to hear of an answer: nothing of most Functions.
 func (r *run) reporting(c history.Completion) (activity.Report, string, bool) {
-	if c.Error != nil {
+	if c.Error != nil || id.Rollout(r.loaded.Workflow) == 0 {
 		return activity.Report{}, "", false
 	}
 	op, pending := r.pending(c.Op)
