@@ -41,7 +41,8 @@ func TestAnAbortComesTooLate(t *testing.T) {
 				}
 				expect(t, w,
 					"rollout.started", "rollout_environment.started environment_id=3", "deployment.started deployment_id=11",
-					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "workflow: deploy-worker-d12",
+					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "deployment.committed deployment_id=11",
+					"workflow: deploy-worker-d12", "deployment.committed deployment_id=12",
 					how+": deploy-worker-d12", "rollout.aborted environment_id=3 reason=aborted: because",
 					"workflow: deploy-worker-d12-2",
 					"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
