@@ -241,7 +241,6 @@ function AgentInput({ common, value, onChange, agents }: { common: Common; value
       <input
         {...common}
         type="text"
-        role="combobox"
         spellCheck={false}
         autoComplete="off"
         list={list}
