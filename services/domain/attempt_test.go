@@ -159,6 +159,9 @@ func TestAttemptsAreBounded(t *testing.T) {
 		want = append(want, strconv.Itoa(n))
 	}
 	s.want(s.attempts(d.ID), strings.Join(want, " "))
+	for n := 199; n < 201; n++ { // what is kept already is no other attempt
+		s.deliver(s.attempt(d.ID, n, 0))
+	}
 	s.want(state(), "pending")
 	s.deliver(s.attempt(d.ID, 201, 0))
 	s.want(s.attempts(d.ID), strings.Join(append(want, "201"), " "))

@@ -45,12 +45,17 @@ var refers = regexp.MustCompile(`^(?:\$[A-Z_][A-Z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_
 // pointing is a name that says where a secret is, not what it is.
 var pointing = regexp.MustCompile(`(?i)[-_.](?:file|path|name|ref|dir|url|uri|namespace)(?:\\?["'])?[ \t]*[:=][ \t]*$`)
 
+// Forms replaces what by its form alone is a secret: keys, tokens that providers give out, and logins in addresses.
+func Forms(text string, as func(secret string) string) string {
+	return whole.ReplaceAllStringFunc(text, func(match string) string {
+		groups := whole.FindStringSubmatch(match)
+		return groups[1] + groups[4] + groups[5] + as(match) + groups[2] + groups[3]
+	})
+}
+
 // Text takes out of a text what looks like a secret, and reports whether there was any.
 func Text(text string) (string, bool) {
-	found := whole.ReplaceAllStringFunc(text, func(match string) string {
-		groups := whole.FindStringSubmatch(match)
-		return groups[1] + groups[4] + groups[5] + Mark + groups[2] + groups[3]
-	})
+	found := Forms(text, func(string) string { return Mark })
 	found = blocks(found)
 	found = pairs(named, found)
 	found = pairs(flagged, found)

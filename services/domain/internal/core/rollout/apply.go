@@ -509,19 +509,20 @@ func (u *UseCases) keepAttempt(ctx context.Context, t *tree, b *branch, dep *cor
 	case sameAttempt(latest, s):
 		return nil // reported again
 	}
+	ended := t.rollout.State.Terminal() || b.State.Terminal() || dep.State.Terminal()
+	keep := t.tx.ReplaceSnapshot
+	if ended {
+		keep = t.tx.AddAttempt
+	}
+	if err := keep(ctx, s); err != nil {
+		return err
+	}
 	kept, err := t.tx.CountAttempts(ctx, s.DeploymentID)
-	if err != nil {
+	switch {
+	case err != nil || kept <= attemptsMost:
 		return err
-	}
-	full := kept >= attemptsMost
-	if t.rollout.State.Terminal() || b.State.Terminal() || dep.State.Terminal() {
-		if full {
-			return fault.New(fault.Refused, "deployment_%d has ended, and %d attempts of it are kept already", s.DeploymentID, kept)
-		}
-		return t.tx.AddAttempt(ctx, s)
-	}
-	if err := t.tx.ReplaceSnapshot(ctx, s); err != nil || !full {
-		return err
+	case ended: // which takes it back
+		return fault.New(fault.Refused, "deployment_%d has ended, and %d attempts of it are kept already", s.DeploymentID, kept-1)
 	}
 	reason := fmt.Sprintf("its program reported more than %d attempts of deployment_%d", attemptsMost+1, s.DeploymentID)
 	if err := t.moveRollout(ctx, core.VerbFail, reason); err != nil {

@@ -164,18 +164,23 @@ func (d *decision) limit(ctx context.Context, s core.TriggerSignal) (why core.Tr
 // newer finds the newest event that sets the same places as the one whose edit is next, and what is before it, that one first; nothing if
 // there is no newer one. One that is about an edit of the trigger sets nothing.
 func (d *decision) newer(ctx context.Context, s core.TriggerSignal) (older []core.TriggerSignal, cause string, err error) {
+	var commits []string
+	for _, one := range d.all {
+		if one.ID > s.ID && d.sameEdit(one) {
+			commits = append(commits, one.Edit.Mentions...)
+		}
+	}
+	own := map[string]string{}
+	if len(commits) > 0 { // one question for all that wait
+		if own, err = d.tx.EditsOfCommits(ctx, d.trigger.ID, commits); err != nil {
+			return nil, "", err
+		}
+	}
 	for _, one := range slices.Backward(d.all) {
 		if one.ID == s.ID {
 			return nil, "", nil
 		}
-		if !d.sameEdit(one) {
-			continue
-		}
-		returned, err := d.comesBack(ctx, *one.Edit)
-		if err != nil {
-			return nil, "", err
-		}
-		if returned != "" {
+		if !d.sameEdit(one) || slices.ContainsFunc(one.Edit.Mentions, func(commit string) bool { return own[commit] != "" }) {
 			continue
 		}
 		for _, before := range d.all {

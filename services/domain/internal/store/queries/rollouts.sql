@@ -37,7 +37,11 @@ SELECT @organization_id, @deployment_id, @commit_sha, @manifest_digest, @reporte
       AND a.commit_sha = @commit_sha AND a.manifest_digest = @manifest_digest);
 
 -- name: CountAttempts :one
-SELECT count(*) FROM cd_deployment_attempts WHERE organization_id = @organization_id AND deployment_id = @deployment_id;
+-- Those beside the snapshot: what has come back is the snapshot.
+SELECT count(*) FROM cd_deployment_attempts a
+WHERE a.organization_id = @organization_id AND a.deployment_id = @deployment_id AND NOT EXISTS (
+    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = a.organization_id AND s.deployment_id = a.deployment_id
+      AND s.commit_sha = a.commit_sha AND s.manifest_digest = a.manifest_digest);
 
 -- name: UpsertDeploymentLink :exec
 INSERT INTO cd_deployment_links AS l (organization_id, deployment_id, name, namespace, url, status)

@@ -133,9 +133,13 @@ func (q *Queries) AttemptsByDeployment(ctx context.Context, organizationID int64
 }
 
 const countAttempts = `-- name: CountAttempts :one
-SELECT count(*) FROM cd_deployment_attempts WHERE organization_id = $1 AND deployment_id = $2
+SELECT count(*) FROM cd_deployment_attempts a
+WHERE a.organization_id = $1 AND a.deployment_id = $2 AND NOT EXISTS (
+    SELECT FROM cd_deployment_snapshots s WHERE s.organization_id = a.organization_id AND s.deployment_id = a.deployment_id
+      AND s.commit_sha = a.commit_sha AND s.manifest_digest = a.manifest_digest)
 `
 
+// Those beside the snapshot: what has come back is the snapshot.
 func (q *Queries) CountAttempts(ctx context.Context, organizationID int64, deploymentID int64) (int64, error) {
 	row := q.db.QueryRow(ctx, countAttempts, organizationID, deploymentID)
 	var count int64

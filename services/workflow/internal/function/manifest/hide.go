@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 )
 
 // hider takes the values of secrets out of objects. In the place of each is a token, equal for equal values at one place, of which nobody
@@ -25,8 +27,6 @@ var (
 	keyed = regexp.MustCompile(`(--?[\w.-]+[ \t]+|[\w.-]+["']?[ \t]*[:=][ \t]*)`)
 	// userinfo is who, and with which password, an address is for.
 	userinfo = regexp.MustCompile(`://(?:[^\s/"'@]*@|[^\s/:"']*:[^\s"']*@)`)
-	// knownForm is what providers give out as secrets.
-	knownForm = regexp.MustCompile(`gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*`)
 	// named is a line with the name of a variable, whose value is in one of the next lines.
 	named  = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?[\s,]*$`)
 	option = regexp.MustCompile(`^--?[\w.-]+$`)
@@ -185,5 +185,5 @@ func (h hider) line(path, line string, variable bool) (shown string, block bool)
 		break
 	}
 	line = userinfo.ReplaceAllStringFunc(line, func(found string) string { return "://" + h.token(path, found) + "@" })
-	return knownForm.ReplaceAllStringFunc(line, func(found string) string { return h.token(path, found) }), block
+	return redact.Forms(line, func(secret string) string { return h.token(path, secret) }), block
 }
