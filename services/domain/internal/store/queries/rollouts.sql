@@ -60,28 +60,28 @@ SELECT deployment_id, name, namespace, url, status FROM cd_deployment_links
 WHERE organization_id = @organization_id AND deployment_id = ANY(@ids::bigint[]);
 
 -- name: LiveVersionSets :many
-SELECT DISTINCT ON (e.environment_id) e.environment_id, r.version_set_id
-FROM cd_rollout_environments e
-JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
-WHERE e.organization_id = @organization_id AND r.application_id = @application_id AND e.state = 'completed'
-ORDER BY e.environment_id, e.rollout_id DESC;
+SELECT environment_id, live_version_set_id::bigint AS version_set_id FROM cd_cells
+WHERE organization_id = @organization_id AND application_id = @application_id AND live_version_set_id IS NOT NULL;
 
 -- name: TouchedEnvironments :many
 -- Where a rollout that came after the last completed one may have changed something: its deployments have begun, or it was allowed in
 -- and their beginning may not have been heard of.
-SELECT DISTINCT e.environment_id
-FROM cd_rollouts r
-JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
-JOIN cd_environments n ON n.organization_id = e.organization_id AND n.id = e.environment_id
-WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.state <> 'completed'
-  AND e.rollout_id > COALESCE((
-      SELECT max(c.rollout_id) FROM cd_rollout_environments c
-      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
-      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 'completed'), 0)
-  AND (EXISTS (SELECT FROM cd_deployments d
-               WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
-    OR EXISTS (SELECT FROM cd_rollout_transitions t
-               WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name));
+SELECT c.environment_id
+FROM cd_cells c
+JOIN cd_environments n ON n.organization_id = c.organization_id AND n.id = c.environment_id
+LEFT JOIN cd_rollout_environments live ON live.organization_id = c.organization_id AND live.id = c.live_rollout_environment_id
+CROSS JOIN LATERAL (
+    SELECT FROM cd_rollouts r
+    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = c.environment_id
+    WHERE r.organization_id = c.organization_id AND r.application_id = c.application_id AND r.id > COALESCE(live.rollout_id, 0)
+      AND e.state <> 'completed'
+      AND (EXISTS (SELECT FROM cd_deployments d
+                   WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
+        OR EXISTS (SELECT FROM cd_rollout_transitions t
+                   WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name))
+    ORDER BY r.id DESC LIMIT 1
+) touched
+WHERE c.organization_id = @organization_id AND c.application_id = @application_id;
 
 -- name: EnteredEnvironments :many
 -- Those that a rollout was let into and has not completed.
