@@ -299,8 +299,8 @@ archive-test: $(VERSITYGW) ## Test the archives of ended runs and of settled row
 	@LOCKSTEP_TEST_S3="$(VERSITYGW)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run "Archive|NoLongerDue" ./services/domain
 
 .PHONY: forge-test
-forge-test: $(GITEA) ## Test proposals with a real Gitea: protected branch, a base that moves, merges and closing by hand
-	@LOCKSTEP_TEST_GITEA="$(GITEA)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run OnGitea ./services/workflow/internal/git
+forge-test: $(GITEA) ## Test proposals and plans with a real Gitea: protected branch, a base that moves, merges and closing by hand, pull requests that it reports to all services
+	@LOCKSTEP_TEST_GITEA="$(GITEA)" go test -count=1 -timeout 10m $(TEST_FLAGS) -run OnGitea ./services/workflow/internal/git ./tools/lockstep/crash
 
 .PHONY: cosign-test
 cosign-test: $(COSIGN) ## Test signatures with a real cosign: what it signs becomes facts, and it verifies what this repository signs

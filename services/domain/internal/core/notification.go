@@ -149,6 +149,14 @@ const (
 	// MomentArtifactPublished is that a version was recorded, MomentArtifactDeleted that its registry does not have it any more.
 	MomentArtifactPublished NotificationMoment = "artifact_published"
 	MomentArtifactDeleted   NotificationMoment = "artifact_deleted"
+	// The steps of a rollout (R4-29): it was put into the queue, was planned, is under way; one of its environments was entered, has completed
+	// or has failed. Only routes and subscriptions that name one hear of it.
+	MomentRolloutQueued        NotificationMoment = "rollout_queued"
+	MomentRolloutPlanned       NotificationMoment = "rollout_planned"
+	MomentRolloutStarted       NotificationMoment = "rollout_started"
+	MomentEnvironmentEntered   NotificationMoment = "environment_entered"
+	MomentEnvironmentCompleted NotificationMoment = "environment_completed"
+	MomentEnvironmentFailed    NotificationMoment = "environment_failed"
 	// MomentCredentialReplaced only ends the alert of a credential: it has another value, or was revoked. No route chooses it.
 	MomentCredentialReplaced NotificationMoment = "credential_replaced" //nolint:gosec // a name
 	// MomentApprovalUnanswered and MomentCallUnanswered are that nobody has answered for so long that another channel is sent the question.
@@ -173,6 +181,8 @@ func AllNotificationMoments() []NotificationMoment {
 		MomentCredentialExpires,
 		MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived, MomentEnvironmentRestored, MomentArtifactPublished,
 		MomentArtifactDeleted,
+		MomentRolloutQueued, MomentRolloutPlanned, MomentRolloutStarted, MomentEnvironmentEntered, MomentEnvironmentCompleted,
+		MomentEnvironmentFailed,
 	}
 }
 
@@ -210,10 +220,11 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 		return SeverityHigh
 	case MomentRolloutBegan, MomentRolloutCompleted, MomentTriggerDeclined, MomentProceeded, MomentAdvanced, MomentCheckPassed,
 		MomentDriftEnded, MomentCredentialReplaced, MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived,
-		MomentEnvironmentRestored, MomentArtifactPublished, MomentArtifactDeleted:
+		MomentEnvironmentRestored, MomentArtifactPublished, MomentArtifactDeleted, MomentRolloutQueued, MomentRolloutPlanned,
+		MomentRolloutStarted, MomentEnvironmentEntered, MomentEnvironmentCompleted:
 		return SeverityLow
 	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
-		MomentCredentialExpires:
+		MomentCredentialExpires, MomentEnvironmentFailed:
 		return SeverityNormal
 	default:
 		return SeverityNormal
@@ -224,6 +235,15 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 func (m NotificationMoment) ForTools() bool {
 	return m.OfEnvironment() || m == MomentArtifactPublished || m == MomentArtifactDeleted
 }
+
+// IsStep reports whether the moment is a step of a rollout (R4-29).
+func (m NotificationMoment) IsStep() bool {
+	return m == MomentRolloutQueued || m == MomentRolloutPlanned || m == MomentRolloutStarted ||
+		m == MomentEnvironmentEntered || m == MomentEnvironmentCompleted || m == MomentEnvironmentFailed
+}
+
+// Named reports whether the moment only reaches what names it.
+func (m NotificationMoment) Named() bool { return m.ForTools() || m.IsStep() }
 
 // OfEnvironment reports whether the moment is about an environment itself.
 func (m NotificationMoment) OfEnvironment() bool {
@@ -345,6 +365,38 @@ func NotificationOfEnvironment(r Transition) (Notification, bool) {
 		At: r.CreatedAt, DueAt: r.CreatedAt.Add(AdvanceDelay), By: Principal{r.PrincipalType, r.PrincipalID}, Reason: r.Reason,
 	}, true
 }
+
+// StepOf is the step of a rollout that a row of the journal is; false for any other row. Its cause is that of what else the row is, with an
+// end of its own.
+func StepOf(r Transition) (Notification, bool) {
+	n := Notification{
+		At: r.CreatedAt, DueAt: r.CreatedAt, Subject: r.GateID, By: Principal{r.PrincipalType, r.PrincipalID}, Reason: r.Reason,
+	}
+	switch {
+	case r.Subject.Kind == SubjectRollout && r.Verb == VerbPlan:
+		n.Moment = MomentRolloutPlanned
+	case r.Subject.Kind == SubjectRollout && r.Verb == VerbStart:
+		n.Moment = MomentRolloutStarted
+	case r.Subject.Kind == SubjectRolloutEnvironment && r.Verb == VerbStart:
+		n.Moment = MomentEnvironmentEntered
+	case r.Subject.Kind == SubjectRolloutEnvironment && r.Verb == VerbComplete:
+		n.Moment = MomentEnvironmentCompleted
+	case r.Subject.Kind == SubjectRolloutEnvironment && r.Verb == VerbFail:
+		n.Moment = MomentEnvironmentFailed
+	default:
+		return Notification{}, false
+	}
+	if r.Subject.Kind == SubjectRolloutEnvironment {
+		n.Cause = fmt.Sprintf("environment:%d:%s:%d", r.Subject.ID, r.Verb, r.CreatedAt.UnixNano())
+	} else {
+		n.RolloutID, n.Cause = r.Subject.ID, fmt.Sprintf("rollout:%d:%s:%s:%d", r.Subject.ID, r.Verb, r.GateID, r.CreatedAt.UnixNano())
+	}
+	n.Cause += StepEnd
+	return n, true
+}
+
+// StepEnd is what the cause of a step ends with.
+const StepEnd = ":step"
 
 // NotificationState is the outcome of a message.
 type NotificationState string

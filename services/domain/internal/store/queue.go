@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/pg"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/store/notify"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/store/query"
 )
 
@@ -58,7 +59,10 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 		Strategy: string(q.Strategy), Inputs: orObject(q.Inputs),
 		ComparisonID: orNull(q.ComparisonID), ComparesUntil: q.ComparesUntil,
 	})
-	return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
+	if err != nil {
+		return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
+	}
+	return notify.Queued(ctx, t.q, t.organization, q)
 }
 
 // FreeQueuedRollout implements rollout.Tx.

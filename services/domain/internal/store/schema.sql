@@ -2410,6 +2410,7 @@ CREATE TABLE cd_notification_subscriptions (
 CREATE INDEX cd_notification_subscriptions_by_application ON cd_notification_subscriptions USING btree (organization_id, COALESCE(application_id, (0)::bigint)) WHERE enabled;
 CREATE UNIQUE INDEX cd_notification_subscriptions_name_is_unique ON cd_notification_subscriptions USING btree (organization_id, member_id, name);
 CREATE INDEX cd_notification_subscriptions_of_channel ON cd_notification_subscriptions USING btree (organization_id, channel_id);
+CREATE INDEX cd_notification_subscriptions_of_steps ON cd_notification_subscriptions USING btree (organization_id) WHERE (enabled AND (moments && ARRAY['rollout_queued'::text, 'rollout_planned'::text, 'rollout_started'::text, 'environment_entered'::text, 'environment_completed'::text, 'environment_failed'::text]));
 CREATE TRIGGER cd_notification_subscriptions_touch BEFORE UPDATE ON cd_notification_subscriptions FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_notification_subscriptions IS
     'What members have sent to themselves. Rows end when they are removed, with their channel, or with their member.';

@@ -254,6 +254,15 @@ func (t *tx) Record(ctx context.Context, r core.Transition) error {
 			return err
 		}
 	}
+	if n, is := core.StepOf(r); is {
+		rolloutEnvironment := int64(0)
+		if n.RolloutID == 0 {
+			rolloutEnvironment = r.Subject.ID
+		}
+		if err := notify.Step(ctx, query.New(later{t.line, whatever}), t.organization, n, rolloutEnvironment); err != nil {
+			return err
+		}
+	}
 	if r.Verb == core.VerbApprove || r.Verb == core.VerbReject {
 		if err := notify.AnsweredGate(ctx, query.New(later{t.line, whatever}), t.organization, r); err != nil {
 			return err

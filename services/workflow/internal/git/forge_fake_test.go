@@ -58,13 +58,13 @@ func (f *fakeForge) content(blob string) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// log are the last commits: identifier and message.
-func (f *fakeForge) log(commit, most string) [][2]string {
-	out, _ := f.git("", nil, "log", "-n", most, "--format=%H%n%B%x00", commit)
-	var all [][2]string
+// log are the last commits: identifier, name and address of the author, and message.
+func (f *fakeForge) log(commit, most string) [][]string {
+	out, _ := f.git("", nil, "log", "-n", most, "--format=%H%n%an%n%ae%n%B%x00", commit)
+	var all [][]string
 	for one := range strings.SplitSeq(out, "\x00") {
-		if id, message, ok := strings.Cut(strings.TrimPrefix(one, "\n"), "\n"); ok {
-			all = append(all, [2]string{id, message})
+		if c := strings.SplitN(strings.TrimPrefix(one, "\n"), "\n", 4); len(c) == 4 {
+			all = append(all, c)
 		}
 	}
 	return all
@@ -205,7 +205,7 @@ func (f *fakeForge) gitLab() http.Handler {
 	guard("GET /commits", func(w http.ResponseWriter, r *http.Request) {
 		all := []map[string]string{}
 		for _, c := range f.log(r.FormValue("ref_name"), r.FormValue("per_page")) {
-			all = append(all, map[string]string{"id": c[0], "message": c[1]})
+			all = append(all, map[string]string{"id": c[0], "author_name": c[1], "author_email": c[2], "message": c[3]})
 		}
 		answer(w, http.StatusOK, all)
 	})
@@ -312,7 +312,7 @@ func (f *fakeForge) gitea() http.Handler {
 func (f *fakeForge) list(w http.ResponseWriter, r *http.Request, most string) {
 	all := []map[string]any{}
 	for _, c := range f.log(r.FormValue("sha"), r.FormValue(most)) {
-		all = append(all, map[string]any{"sha": c[0], "commit": map[string]string{"message": c[1]}})
+		all = append(all, map[string]any{"sha": c[0], "commit": map[string]any{"message": c[3], "author": map[string]string{"name": c[1], "email": c[2]}}})
 	}
 	answer(w, http.StatusOK, all)
 }

@@ -166,6 +166,19 @@ func forgeRepeats(t *testing.T, s *server) {
 	if again, err := s.forge.Commit(t.Context(), edit); err != nil || again != edited || s.rev(t, "main") != head {
 		t.Errorf("the next run: %s, %v; want %s, with main at %s", again, err, edited, head)
 	}
+	// Anybody can write the trailer: it counts in no commit of another author, and of none (R4-28).
+	edit.Activity, edit.Trailers = "edit-3/0.3", map[string]string{"Lockstep-Edit": "beef"}
+	for _, by := range []string{"Eve <eve@example.com>", "Lockstep <eve@example.com>", " <>"} {
+		head = s.addAs(t, "main", by, "Fix\n\nLockstep-Edit: beef\n", map[string]string{"a": by + "\n"})
+		read, err := s.forge.FindCommit(t.Context(), 1, s.url, "main", "Lockstep-Edit", "beef")
+		if err != nil || read.SHA != "" {
+			t.Errorf("forged by %q: found %+v, %v; want nothing", by, read, err)
+		}
+	}
+	if made, err := s.forge.Commit(t.Context(), edit); err != nil || made == head || s.rev(t, "main^") != head {
+		t.Errorf("beside forged ones: %s, %v; want a commit on %s", made, err, head)
+	}
+	head = s.add(t, "main", map[string]string{"a": "hers\n"})
 	same := s.request(map[string]string{"a": "hers\n"})
 	same.Activity = "exec-1/0.4"
 	if got, err := s.forge.Commit(t.Context(), same); err != nil || got != head || s.rev(t, "main") != head {

@@ -107,8 +107,14 @@ func (s *server) gitIn(t *testing.T, dir, stdin string, args ...string) string {
 // add commits files directly into the repository, as another user would, and returns the commit.
 func (s *server) add(t *testing.T, branch string, files map[string]string) string {
 	t.Helper()
+	return s.addAs(t, branch, "Ann <ann@example.com>", "hers\n", files)
+}
+
+// addAs is add by an author, with a message.
+func (s *server) addAs(t *testing.T, branch, author, message string, files map[string]string) string {
+	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "commit refs/heads/%s\ncommitter Ann <ann@example.com> now\ndata 5\nhers\n\n", branch)
+	fmt.Fprintf(&b, "commit refs/heads/%s\nauthor %s now\ncommitter Ann <ann@example.com> now\ndata %d\n%s\n", branch, author, len(message), message)
 	if strings.TrimSpace(s.git(t, s.dir, "for-each-ref", "refs/heads/"+branch)) != "" {
 		fmt.Fprintf(&b, "from refs/heads/%s^0\n", branch)
 	}

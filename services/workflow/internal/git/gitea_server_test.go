@@ -1,136 +1,37 @@
 package git
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
-	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
+	"github.com/lockstep-cd/lockstep/pkg/testkit/giteatest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 )
 
-// realGitea is Gitea itself (`make forge-test`), with a repository whose branch main nobody may push to.
+// realGitea is Gitea itself (`make forge-test`), with a repository whose branch main nobody may push to. ann is a person, and bot is
+// Lockstep's account.
 type realGitea struct {
-	t        *testing.T
-	address  string
-	ann, bot string // tokens: of a person, and of Lockstep's account
-	forge    *Forge
+	t       *testing.T
+	server  *giteatest.Server
+	address string
+	forge   *Forge
 }
-
-const giteaConfig = `
-APP_NAME = test
-RUN_MODE = prod
-RUN_USER = %[1]s
-WORK_PATH = %[2]s
-I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
-[server]
-PROTOCOL = http
-HTTP_ADDR = 127.0.0.1
-HTTP_PORT = %[3]s
-ROOT_URL = http://127.0.0.1:%[3]s/
-STATIC_ROOT_PATH = %[4]s
-APP_DATA_PATH = %[2]s/data
-DISABLE_SSH = true
-OFFLINE_MODE = true
-LFS_START_SERVER = false
-[database]
-DB_TYPE = sqlite3
-PATH = %[2]s/gitea.db
-SQLITE_JOURNAL_MODE = WAL
-[repository]
-ROOT = %[2]s/repos
-DEFAULT_BRANCH = main
-[security]
-INSTALL_LOCK = true
-SECRET_KEY = test-secret-key
-INTERNAL_TOKEN = eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJuYmYiOjE3MDAwMDAwMDB9.test
-PASSWORD_HASH_ALGO = pbkdf2_v1
-[service]
-DISABLE_REGISTRATION = true
-[log]
-LEVEL = Error
-MODE = console
-[cron]
-ENABLED = false
-[actions]
-ENABLED = false
-[packages]
-ENABLED = false
-[queue]
-TYPE = channel
-`
 
 func startGitea(t *testing.T) *realGitea {
 	t.Helper()
-	program := os.Getenv("LOCKSTEP_TEST_GITEA")
-	if program == "" {
-		t.Skip("needs Gitea: make forge-test")
-	}
-	work := t.TempDir()
-	who, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &realGitea{t: t, address: "http://" + porttest.FreeAddress(t)}
-	port := g.address[strings.LastIndex(g.address, ":")+1:]
-	config := filepath.Join(work, "app.ini")
-	text := fmt.Sprintf(giteaConfig, who.Username, work, port, filepath.Join(filepath.Dir(program), "root"))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := func(args ...string) *exec.Cmd {
-		c := exec.Command(program, append(args, "-c", config)...)
-		c.Env = []string{"HOME=" + work, "PATH=" + os.Getenv("PATH"), "GITEA_WORK_DIR=" + work, "GITEA_CUSTOM=" + filepath.Join(work, "custom")}
-		return c
-	}
-	do := func(args ...string) string {
-		out, err := command(args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("gitea %v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	do("migrate")
-	for name, token := range map[string]*string{"ann": &g.ann, "bot": &g.bot} {
-		do("admin", "user", "create", "--username", name, "--password", "Password-12345", "--email", name+"@example.com",
-			"--must-change-password=false", fmt.Sprintf("--admin=%t", name == "ann"))
-		// What Gitea logs may stand before and after it.
-		*token = regexp.MustCompile(`(?m)^[0-9a-f]{40}$`).FindString(
-			do("admin", "user", "generate-access-token", "--username", name, "--token-name", "test", "--scopes", "all", "--raw"))
-	}
-	web := command("web")
-	web.Stderr = os.Stderr
-	if err := web.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = web.Process.Kill(); _ = web.Wait() })
-	wait.For(t, "Gitea", func() bool {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.address+"/api/healthz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err == nil {
-			_ = answer.Body.Close()
-		}
-		return err == nil && answer.StatusCode == http.StatusOK
-	})
+	server := giteatest.Start(t, "ann", "bot")
+	g := &realGitea{t: t, server: server, address: server.Address}
 	g.ask("POST", "/user/repos", map[string]any{"name": "deploy", "auto_init": true, "default_branch": "main", "private": true})
 	g.ask("PUT", "/repos/ann/deploy/collaborators/bot", map[string]any{"permission": "write"})
 	g.protect()
-	token := filepath.Join(work, "token")
-	if err := os.WriteFile(token, []byte(g.bot), 0o600); err != nil {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(server.Tokens["bot"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	g.forge = newForge(t, Credential{URLPrefix: g.address, Username: "bot", PasswordRef: "file:" + token, Forge: Gitea})
@@ -140,27 +41,10 @@ func startGitea(t *testing.T) *realGitea {
 // ask is what ann asks of the API. The answer may be anything that is no failure.
 func (g *realGitea) ask(method, path string, in any) map[string]any {
 	g.t.Helper()
-	body, err := json.Marshal(in)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(g.t.Context(), method, g.address+"/api/v1"+path, bytes.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "token "+g.ann)
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var out map[string]any
-	_ = json.NewDecoder(answer.Body).Decode(&out)
-	if answer.StatusCode >= 300 {
-		g.t.Fatalf("%s %s: %d %v", method, path, answer.StatusCode, out)
-	}
-	return out
+	var out any
+	g.server.Ask("ann", method, path, in, &out)
+	found, _ := out.(map[string]any)
+	return found
 }
 
 func (g *realGitea) protect() {

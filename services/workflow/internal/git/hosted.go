@@ -37,7 +37,7 @@ type api interface {
 	discusser
 }
 
-// logged is a commit in a history, with its author as far as the forge says it.
+// logged is a commit in a history, with its author.
 type logged struct {
 	id, message string
 	by          author
@@ -226,7 +226,7 @@ func (h *hosted) findActivity(ctx context.Context, head string, wanted activity.
 		return "", err
 	}
 	for _, l := range log {
-		lines := wanted.Found(l.by == by || l.by == (author{})) // not every forge says who
+		lines := wanted.Found(l.by == by)
 		if slices.ContainsFunc(lines, func(line string) bool { return endsWith(l.message, line) }) {
 			return l.id, nil
 		}

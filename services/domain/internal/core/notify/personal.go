@@ -286,6 +286,8 @@ type Wanted struct {
 	Moment                   core.NotificationMoment
 	// Asks is that it is a question.
 	Asks bool
+	// Named is that a subscription has to name the moment.
+	Named bool
 }
 
 // Subscriber is a member with a subscription that matches.
@@ -306,7 +308,7 @@ func (u *UseCases) personal(
 	}
 	w := Wanted{
 		ApplicationID: n.ApplicationID, RolloutID: n.RolloutID, Environments: f.environmentIDs, Tiers: f.tiers, Moment: n.Moment,
-		Asks: n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentCallRequested,
+		Asks: n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentCallRequested, Named: n.Moment.Named(),
 	}
 	for _, c := range channels {
 		if _, personal := isPersonal(c); personal && c.Enabled {

@@ -229,12 +229,18 @@ func latestAdvance(all []core.Notification) (lasting []core.Notification, latest
 	return lasting, latest
 }
 
-// current is the moment that a message is at: the last that it was sent for, unless the rollout has continued since.
+// current is the moment that a message is at: the last that it was sent for, unless the rollout has continued since. A step ends no question.
 func current(lasting []core.Notification, latest *core.Notification) core.Notification {
-	if len(lasting) == 0 {
+	i := len(lasting) - 1
+	for ; i >= 0 && lasting[i].Moment.IsStep(); i-- {
+	}
+	if latest == nil && i < len(lasting)-1 {
+		latest = &lasting[len(lasting)-1]
+	}
+	if i < 0 {
 		return *latest
 	}
-	last := lasting[len(lasting)-1]
+	last := lasting[i]
 	if latest == nil {
 		return last
 	}
@@ -349,6 +355,8 @@ func (u *UseCases) linkOf(n core.Notification) string {
 		return base + "/waiting"
 	case n.RolloutID != 0:
 		return fmt.Sprintf("%s/rollouts/rollout_%d", base, n.RolloutID)
+	case n.Moment == core.MomentRolloutQueued && n.Application != "":
+		return base + "/applications/" + url.PathEscape(n.Application)
 	case n.Moment.OfEnvironment() && n.Environment != "":
 		return base + "/environments/" + url.PathEscape(n.Environment)
 	default:
@@ -447,6 +455,8 @@ func headline(n core.Notification) string {
 		return "Test of route " + n.Subject
 	case core.MomentEnvironmentCreated, core.MomentEnvironmentChanged, core.MomentEnvironmentArchived, core.MomentEnvironmentRestored:
 		return n.Environment + ": environment " + ofEnvironment(n.Moment)
+	case core.MomentRolloutQueued:
+		return fmt.Sprintf("%s: a rollout to %s is pending", n.Application, n.Subject)
 	case core.MomentArtifactPublished:
 		return fmt.Sprintf("%s: %s was published", n.Application, n.Subject)
 	case core.MomentArtifactDeleted:

@@ -398,6 +398,9 @@ func ofCall(n core.Notification) bool {
 
 // follows is whether a moment may be about something that a message is about already.
 func follows(n core.Notification) bool {
+	if n.Moment.IsStep() { // messages that do not ask for it are updated by what else its row is
+		return false
+	}
 	return n.RolloutID != 0 || ofCall(n) || n.Moment.Ends() != "" || n.Moment == core.MomentCredentialReplaced
 }
 
@@ -414,7 +417,7 @@ func Defaults(kind core.NotificationKind) []core.NotificationMoment {
 		}
 	}
 	return slices.DeleteFunc(core.AllNotificationMoments(), func(m core.NotificationMoment) bool {
-		return m == core.MomentTriggerDeclined || m.ForTools()
+		return m == core.MomentTriggerDeclined || m.Named()
 	})
 }
 
@@ -487,7 +490,7 @@ func (f facts) match(ctx context.Context, c RouteConfig) (matches bool, problem 
 		tiers = append(tiers, string(tier))
 	}
 	switch {
-	case (len(c.Events) > 0 || n.Moment.ForTools()) && !slices.Contains(c.Events, n.Moment):
+	case (len(c.Events) > 0 || n.Moment.Named()) && !slices.Contains(c.Events, n.Moment):
 		return false, ""
 	case len(c.Severities) > 0 && !slices.Contains(c.Severities, n.Moment.Severity().String()):
 		return false, ""

@@ -31,6 +31,18 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		return because(stopped(n)), nil
 	case core.MomentAdvanced:
 		return because(advanced(n)), nil
+	case core.MomentRolloutQueued:
+		return because(fmt.Sprintf("a rollout of %s to %s is pending", n.Application, n.Subject)), nil
+	case core.MomentRolloutPlanned:
+		return because("the " + kind + " is planned"), nil
+	case core.MomentRolloutStarted:
+		return because("the " + kind + " is under way"), nil
+	case core.MomentEnvironmentEntered:
+		return because("it entered " + n.Environment), nil
+	case core.MomentEnvironmentCompleted:
+		return because("it completed in " + n.Environment), nil
+	case core.MomentEnvironmentFailed:
+		return because("it failed in " + n.Environment), nil
 	case core.MomentRolloutFailed:
 		return because("the " + kind + " failed"), nil
 	case core.MomentBreach:

@@ -166,6 +166,15 @@ func sampleOf(moment core.NotificationMoment) sample {
 		s.notification.Reason = "production reached 50 %"
 	case core.MomentRolloutCompleted:
 		s.rollout.State, last.State = core.RolloutCompleted, core.RolloutCompleted
+	case core.MomentRolloutQueued:
+		s.notification.RolloutID, s.notification.Environment, s.notification.Subject = 0, "", "1.4.2"
+		s.notification.Reason = "it waits for the end of rollout_11; asked for: as planned"
+	case core.MomentRolloutPlanned:
+		s.notification.Environment, s.notification.Reason = "", "pipeline: the image of Deployment shop/api changes"
+	case core.MomentEnvironmentFailed:
+		last.State, s.notification.Reason = core.RolloutFailed, "worker is degraded: 2 of 3 pods do not start"
+	case core.MomentEnvironmentEntered, core.MomentEnvironmentCompleted, core.MomentRolloutStarted:
+		s.notification.Reason = ""
 	case core.MomentRolloutStopped, core.MomentFreezeBypassed:
 		s.notification.Reason = "payments are slow"
 	case core.MomentRollbackBegan:

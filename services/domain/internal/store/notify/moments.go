@@ -37,6 +37,23 @@ func Advance(ctx context.Context, q *query.Queries, organization int64, n core.N
 	}), "store a notification of %s", n.Moment)
 }
 
+// Step stores a step of a rollout while something names it. rolloutEnvironment says which rollout it is; 0 if the moment does.
+func Step(ctx context.Context, q *query.Queries, organization int64, n core.Notification, rolloutEnvironment int64) error {
+	return pg.Classify(q.InsertStep(ctx, query.InsertStepParams{
+		OrganizationID: organization, Moment: string(n.Moment), Cause: n.Cause, At: n.At, RolloutID: n.RolloutID, Subject: n.Subject,
+		PrincipalType: string(n.By.Type), PrincipalID: n.By.ID, Reason: n.Reason, RolloutEnvironmentID: rolloutEnvironment,
+	}), "store a notification of %s", n.Moment)
+}
+
+// Queued stores that a rollout waits in the queue of its application, and what for, while something names that.
+func Queued(ctx context.Context, q *query.Queries, organization int64, of core.QueuedRollout) error {
+	return pg.Classify(q.InsertQueuedStep(ctx, query.InsertQueuedStepParams{
+		OrganizationID: organization, ApplicationID: of.ApplicationID, At: of.RequestedAt,
+		Cause:         fmt.Sprintf("queued:%d:%d%s", of.ApplicationID, of.RequestedAt.UnixNano(), core.StepEnd),
+		PrincipalType: string(of.Requester.Type), PrincipalID: of.Requester.ID, Reason: of.Reason, Compares: of.ComparisonID != 0,
+	}), "store a notification of %s", core.MomentRolloutQueued)
+}
+
 // CheckFailed stores that a check failed, once until it passes: its subject is the key, and SubjectID the version set.
 func CheckFailed(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
 	return pg.Classify(q.InsertCheckNotification(ctx, query.InsertCheckNotificationParams{
@@ -89,7 +106,7 @@ func (w Writes) NotifiedCredential(ctx context.Context, id int64) (notify.Creden
 // AttachAdvance implements notify.Tx.
 func (w Writes) AttachAdvance(ctx context.Context, a notify.Advance, n core.Notification) error {
 	return pg.Classify(w.Q.AttachAdvance(ctx, query.AttachAdvanceParams{
-		OrganizationID: w.Entered, Channels: a.Channels, Details: a.Details, Key: a.Key, DueAt: a.DueAt, NotificationID: n.ID,
+		OrganizationID: w.Entered, Channels: a.Channels, Details: a.Details, Key: a.Key, DueAt: a.DueAt, NotificationID: n.ID, Cause: n.Cause,
 	}), "have messages of %s updated", a.Key)
 }
 

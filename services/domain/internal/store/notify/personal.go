@@ -109,7 +109,7 @@ func (w Writes) DeleteNotificationSubscriptionsOfChannel(ctx context.Context, ch
 func (w Writes) NotificationSubscribers(ctx context.Context, of notify.Wanted) ([]notify.Subscriber, error) {
 	rows, err := w.Q.NotificationSubscribers(ctx, query.NotificationSubscribersParams{
 		OrganizationID: w.Entered, Channels: of.Channels, ApplicationID: of.ApplicationID, RolloutID: of.RolloutID, Environments: of.Environments,
-		Tiers: of.Tiers, Moment: string(of.Moment), Severity: int16(of.Moment.Severity()), Asks: of.Asks,
+		Tiers: of.Tiers, Moment: string(of.Moment), Severity: int16(of.Moment.Severity()), Asks: of.Asks, Named: of.Named,
 	})
 	return words(rows, func(r query.NotificationSubscribersRow) notify.Subscriber {
 		return notify.Subscriber{

@@ -12,6 +12,40 @@ WHERE EXISTS (SELECT FROM cd_notification_channels c WHERE c.organization_id = @
       AND c.enabled AND c.removed_at IS NULL))
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
+-- name: InsertStep :exec
+-- A step of a rollout (R4-29), only while a route or a subscription names it. An environment of the rollout says which rollout it is.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, environment_id, rollout_id, subject, principal_type, principal_id, reason)
+SELECT @organization_id, @moment::text, @cause, @at::timestamptz, @at::timestamptz, e.environment_id, COALESCE(e.rollout_id, @rollout_id::bigint),
+    @subject::text, @principal_type::text, @principal_id::bigint, @reason::text
+FROM (SELECT @rollout_environment_id::bigint AS id) x
+LEFT JOIN cd_rollout_environments e ON e.organization_id = @organization_id AND e.id = x.id
+WHERE EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = @organization_id AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? @moment::text
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = @organization_id AND s.enabled AND @moment::text = ANY(s.moments)
+    AND s.moments && ARRAY['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed',
+        'environment_failed'])
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: InsertQueuedStep :exec
+-- A rollout that waits in the queue, with what it waits for. Its subject is the version set.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject, principal_type, principal_id, reason)
+SELECT @organization_id, 'rollout_queued', @cause, @at::timestamptz, @at::timestamptz, q.application_id, v.name, @principal_type::text,
+    @principal_id::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN @compares::boolean
+        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END) || '; asked for: ' || @reason::text, 1000)
+FROM cd_queued_rollouts q
+JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+LEFT JOIN cd_rollouts a ON a.organization_id = q.organization_id AND a.application_id = q.application_id
+    AND a.state IN ('pending', 'in_progress', 'paused')
+WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 'pending'
+  AND (EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = @organization_id AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? 'rollout_queued'
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = @organization_id AND s.enabled AND 'rollout_queued' = ANY(s.moments)
+    AND s.moments && ARRAY['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed',
+        'environment_failed']))
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
 -- name: InsertAdvance :exec
 -- What only updates the message of a rollout: only while the organization has a channel whose messages can be updated. An environment of the
 -- rollout says which rollout it is.
@@ -107,6 +141,8 @@ FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notif
     FROM cd_notification_messages o WHERE o.organization_id = @organization_id AND o.channel_id = ANY(@channels::bigint[]) AND o.key = @key::text
     ORDER BY o.channel_id FOR UPDATE) x
 WHERE m.organization_id = @organization_id AND m.id = x.id AND NOT (@notification_id::bigint = ANY(m.notification_ids))
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.cause = @cause::text || ':step'
+    AND n.id = ANY(m.notification_ids))
   AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '');
 
 -- name: AlertsOfFailedRollouts :many
@@ -427,7 +463,7 @@ JOIN cd_members m ON m.organization_id = s.organization_id AND m.id = s.member_i
 WHERE s.organization_id = @organization_id AND s.enabled AND s.channel_id = ANY(@channels::bigint[])
   AND COALESCE(s.application_id, 0) = ANY(ARRAY[0, @application_id::bigint])
   AND (s.environment_id IS NULL OR s.environment_id = ANY(@environments::bigint[]))
-  AND (s.moments = '{}' OR @moment::text = ANY(s.moments)) AND (s.severities = '{}' OR @severity::smallint = ANY(s.severities))
+  AND (s.moments = '{}' AND NOT @named::boolean OR @moment::text = ANY(s.moments)) AND (s.severities = '{}' OR @severity::smallint = ANY(s.severities))
   AND (s.tiers = '{}' OR s.tiers && @tiers::text[])
   AND (s.involvement = '' OR s.involvement = 'may_approve' AND @asks::boolean
     OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id

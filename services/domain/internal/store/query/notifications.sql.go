@@ -115,12 +115,14 @@ UPDATE cd_notification_messages m SET
     begun_count = CASE WHEN x.replaces THEN LEAST(m.begun_count, cardinality(m.notification_ids) - 1) ELSE m.begun_count END,
     revision = m.revision + 1, due_at = CASE WHEN m.state = 'sent' THEN $2::timestamptz ELSE m.due_at END,
     attempts = CASE WHEN m.state = 'sent' THEN 0 ELSE m.attempts END, state = CASE WHEN m.state = 'sent' THEN 'pending' ELSE m.state END
-FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notification_ids) >= 150 OR NOT o.channel_id = ANY($4::bigint[]))
+FROM (SELECT o.id, (cardinality(o.notification_ids) > 1 AND (cardinality(o.notification_ids) >= 150 OR NOT o.channel_id = ANY($5::bigint[]))
         AND EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = o.organization_id
             AND n.id = o.notification_ids[cardinality(o.notification_ids)] AND n.moment = 'rollout_advanced')) AS replaces
-    FROM cd_notification_messages o WHERE o.organization_id = $3 AND o.channel_id = ANY($5::bigint[]) AND o.key = $6::text
+    FROM cd_notification_messages o WHERE o.organization_id = $3 AND o.channel_id = ANY($6::bigint[]) AND o.key = $7::text
     ORDER BY o.channel_id FOR UPDATE) x
 WHERE m.organization_id = $3 AND m.id = x.id AND NOT ($1::bigint = ANY(m.notification_ids))
+  AND NOT EXISTS (SELECT FROM cd_notifications n WHERE n.organization_id = m.organization_id AND n.cause = $4::text || ':step'
+    AND n.id = ANY(m.notification_ids))
   AND (m.state IN ('pending', 'sending') OR m.state = 'sent' AND m.ref <> '')
 `
 
@@ -128,6 +130,7 @@ type AttachAdvanceParams struct {
 	NotificationID int64
 	DueAt          time.Time
 	OrganizationID int64
+	Cause          string
 	Details        []int64
 	Channels       []int64
 	Key            string
@@ -140,6 +143,7 @@ func (q *Queries) AttachAdvance(ctx context.Context, arg AttachAdvanceParams) er
 		arg.NotificationID,
 		arg.DueAt,
 		arg.OrganizationID,
+		arg.Cause,
 		arg.Details,
 		arg.Channels,
 		arg.Key,
@@ -1079,6 +1083,51 @@ func (q *Queries) InsertNotificationRoute(ctx context.Context, arg InsertNotific
 	return i, err
 }
 
+const insertQueuedStep = `-- name: InsertQueuedStep :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject, principal_type, principal_id, reason)
+SELECT $1, 'rollout_queued', $2, $3::timestamptz, $3::timestamptz, q.application_id, v.name, $4::text,
+    $5::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN $6::boolean
+        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END) || '; asked for: ' || $7::text, 1000)
+FROM cd_queued_rollouts q
+JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+LEFT JOIN cd_rollouts a ON a.organization_id = q.organization_id AND a.application_id = q.application_id
+    AND a.state IN ('pending', 'in_progress', 'paused')
+WHERE q.organization_id = $1 AND q.application_id = $8 AND q.state = 'pending'
+  AND (EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = $1 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? 'rollout_queued'
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = $1 AND s.enabled AND 'rollout_queued' = ANY(s.moments)
+    AND s.moments && ARRAY['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed',
+        'environment_failed']))
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertQueuedStepParams struct {
+	OrganizationID int64
+	Cause          string
+	At             time.Time
+	PrincipalType  string
+	PrincipalID    int64
+	Compares       bool
+	Reason         string
+	ApplicationID  int64
+}
+
+// A rollout that waits in the queue, with what it waits for. Its subject is the version set.
+func (q *Queries) InsertQueuedStep(ctx context.Context, arg InsertQueuedStepParams) error {
+	_, err := q.db.Exec(ctx, insertQueuedStep,
+		arg.OrganizationID,
+		arg.Cause,
+		arg.At,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Compares,
+		arg.Reason,
+		arg.ApplicationID,
+	)
+	return err
+}
+
 const insertRoutedNotification = `-- name: InsertRoutedNotification :one
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, subject, principal_type, principal_id, routed_at)
 VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $4) RETURNING id
@@ -1107,6 +1156,51 @@ func (q *Queries) InsertRoutedNotification(ctx context.Context, arg InsertRouted
 	var id int64
 	err := row.Scan(&id)
 	return id, err
+}
+
+const insertStep = `-- name: InsertStep :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, environment_id, rollout_id, subject, principal_type, principal_id, reason)
+SELECT $1, $2::text, $3, $4::timestamptz, $4::timestamptz, e.environment_id, COALESCE(e.rollout_id, $5::bigint),
+    $6::text, $7::text, $8::bigint, $9::text
+FROM (SELECT $10::bigint AS id) x
+LEFT JOIN cd_rollout_environments e ON e.organization_id = $1 AND e.id = x.id
+WHERE EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = $1 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? $2::text
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = $1 AND s.enabled AND $2::text = ANY(s.moments)
+    AND s.moments && ARRAY['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed',
+        'environment_failed'])
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertStepParams struct {
+	OrganizationID       int64
+	Moment               string
+	Cause                string
+	At                   time.Time
+	RolloutID            int64
+	Subject              string
+	PrincipalType        string
+	PrincipalID          int64
+	Reason               string
+	RolloutEnvironmentID int64
+}
+
+// A step of a rollout (R4-29), only while a route or a subscription names it. An environment of the rollout says which rollout it is.
+func (q *Queries) InsertStep(ctx context.Context, arg InsertStepParams) error {
+	_, err := q.db.Exec(ctx, insertStep,
+		arg.OrganizationID,
+		arg.Moment,
+		arg.Cause,
+		arg.At,
+		arg.RolloutID,
+		arg.Subject,
+		arg.PrincipalType,
+		arg.PrincipalID,
+		arg.Reason,
+		arg.RolloutEnvironmentID,
+	)
+	return err
 }
 
 const lockMessage = `-- name: LockMessage :one
@@ -1498,13 +1592,13 @@ JOIN cd_members m ON m.organization_id = s.organization_id AND m.id = s.member_i
 WHERE s.organization_id = $1 AND s.enabled AND s.channel_id = ANY($2::bigint[])
   AND COALESCE(s.application_id, 0) = ANY(ARRAY[0, $3::bigint])
   AND (s.environment_id IS NULL OR s.environment_id = ANY($4::bigint[]))
-  AND (s.moments = '{}' OR $5::text = ANY(s.moments)) AND (s.severities = '{}' OR $6::smallint = ANY(s.severities))
-  AND (s.tiers = '{}' OR s.tiers && $7::text[])
-  AND (s.involvement = '' OR s.involvement = 'may_approve' AND $8::boolean
+  AND (s.moments = '{}' AND NOT $5::boolean OR $6::text = ANY(s.moments)) AND (s.severities = '{}' OR $7::smallint = ANY(s.severities))
+  AND (s.tiers = '{}' OR s.tiers && $8::text[])
+  AND (s.involvement = '' OR s.involvement = 'may_approve' AND $9::boolean
     OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
-      AND t.rollout_id = $9::bigint AND t.event = 'create' AND t.principal_type = 'user')
+      AND t.rollout_id = $10::bigint AND t.event = 'create' AND t.principal_type = 'user')
     OR s.involvement = 'waiting' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
-      AND t.rollout_id = $9::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
+      AND t.rollout_id = $10::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
 ORDER BY s.member_id, s.channel_id, s.name
 `
 
@@ -1513,6 +1607,7 @@ type NotificationSubscribersParams struct {
 	Channels       []int64
 	ApplicationID  int64
 	Environments   []int64
+	Named          bool
 	Moment         string
 	Severity       int16
 	Tiers          []string
@@ -1538,6 +1633,7 @@ func (q *Queries) NotificationSubscribers(ctx context.Context, arg NotificationS
 		arg.Channels,
 		arg.ApplicationID,
 		arg.Environments,
+		arg.Named,
 		arg.Moment,
 		arg.Severity,
 		arg.Tiers,

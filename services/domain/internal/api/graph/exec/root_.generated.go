@@ -18780,6 +18780,13 @@ enum NotificationMoment {
   ARTIFACT_PUBLISHED
   "The registry of a version does not have it any more."
   ARTIFACT_DELETED
+  "A step of a rollout, sent where a route or a subscription names it, as what follows: it waits in the queue of its application."
+  ROLLOUT_QUEUED
+  ROLLOUT_PLANNED
+  ROLLOUT_STARTED
+  ENVIRONMENT_ENTERED
+  ENVIRONMENT_COMPLETED
+  ENVIRONMENT_FAILED
 }
 
 "Where notifications are sent to."

@@ -10,7 +10,7 @@ import { announce } from '../parts/announce'
 import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Field, findingsUnder, FormError } from '../parts/form'
-import { choice, moments, quiet, states } from '../parts/notified'
+import { choice, moments, quiet, states, steps } from '../parts/notified'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -133,7 +133,7 @@ const schema = {
     only: { type: 'string', title: 'Only', enum: ['begun', 'waiting', 'may_approve'], description: 'Rollouts that you have begun; those that you take part in; or questions that you may answer.' },
     application: { type: 'string', title: 'Application', maxLength: 256, description: 'Only this one, by name.' },
     environment: { type: 'string', title: 'Environment', maxLength: 256, description: 'Only this one, by name.' },
-    events: choice('Events', 'What is sent; without any, everything.', moments),
+    events: choice('Events', 'What is sent; without any, everything but the steps of rollouts.', [...moments, ...steps]),
     tiers: choice('Tiers', 'Only environments of these tiers.', ['development', 'qa', 'staging', 'production']),
     severities: choice('Severities', 'Only what matters so much.', ['low', 'normal', 'high']),
     digest_minutes: { type: 'integer', title: 'Digest every so many minutes', minimum: 0, maximum: 1440, description: '0 sends at once.' },

@@ -14,7 +14,7 @@ import { Confirm } from '../parts/confirm'
 import { Dialog } from '../parts/dialog'
 import { Feeds } from '../parts/feeds'
 import { Field, findingsUnder, FormError } from '../parts/form'
-import { choice, forTools, moments, quiet, states, texts } from '../parts/notified'
+import { choice, forTools, moments, quiet, states, steps, texts } from '../parts/notified'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { TemplatesForm } from '../parts/templates'
@@ -311,7 +311,7 @@ const routeSchema = {
   type: 'object',
   additionalProperties: false,
   properties: {
-    events: choice('Events', 'What is sent; without any, everything but what is about environments and artifacts themselves.', [...moments, ...forTools]),
+    events: choice('Events', 'What is sent; without any, everything but the steps of rollouts and what is about environments and artifacts themselves.', [...moments, ...steps, ...forTools]),
     applications: texts('Applications', 'Only these, by name; * stands for any text.'),
     environments: texts('Environments', 'Only these, by name; * stands for any text.'),
     tiers: choice('Tiers', 'Only environments of these tiers.', ['development', 'qa', 'staging', 'production']),

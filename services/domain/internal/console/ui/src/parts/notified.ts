@@ -15,6 +15,9 @@ export const moments = [
   'freeze_began', 'freeze_ended', 'freeze_bypassed', 'agent_offline', 'agent_online', 'drift', 'drift_ended', 'trigger_declined', 'credential_expires',
 ]
 
+/** Steps of rollouts, of which only what names them hears. */
+export const steps = ['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed', 'environment_failed']
+
 /** More for tools than for people: only routes name them. */
 export const forTools = ['environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published', 'artifact_deleted']
 

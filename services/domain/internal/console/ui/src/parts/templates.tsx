@@ -6,7 +6,7 @@ import { useChange } from '../api/hooks'
 import { announce } from './announce'
 import { Dialog } from './dialog'
 import { Field, findingsUnder, FormError } from './form'
-import { forTools, moments } from './notified'
+import { forTools, moments, steps } from './notified'
 import { Reason } from './reason'
 
 type Channel = NotificationsData['notificationChannels'][number]
@@ -59,7 +59,7 @@ export function TemplatesForm({ channel, changed, onClose }: { channel: Channel;
       </p>
       <Field id={`${id}-event`} label="Event">
         <select id={`${id}-event`} aria-describedby={`${id}-event-notes`} value={event} onChange={(e) => choose(e.target.value)}>
-          {[...moments, ...forTools].map((m) => (
+          {[...moments, ...steps, ...forTools].map((m) => (
             <option key={m} value={m}>
               {m.replaceAll('_', ' ')}
               {saved[m] ? ' (changed)' : ''}
