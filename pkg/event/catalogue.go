@@ -204,7 +204,7 @@ func deploymentEvents() []Definition {
 			Number: 17, State: "merged", Head: "0123456789abcdef0123456789abcdef01234567", Commit: "89abcdef0123456789abcdef0123456789abcdef",
 			By: "ann", ByID: 4,
 		}, "By the engine, with the answer of a Function that has made or read the proposal of a rollout, whenever that has changed. A pull request "+
-			"that people close before the passage rejects the rollout.", EmitterEngine),
+			"that people close before the passage rejects the rollout; one that they merge approves it, if the member may approve.", EmitterEngine),
 		define(PathDomain, "", DeploymentNudged{RolloutID: 7, DeploymentID: 11, Watch: "deployment/11"},
 			"By the domain service, when a caller reports that what a deployment is outside of Lockstep has changed. The deploy workflow looks at it.",
 			EmitterDomain),

@@ -43,14 +43,16 @@ type DeploymentProposed struct {
 	Name string `json:"name" jsonschema:"minLength=1,maxLength=255"`
 	// Repository is the URL of the repository.
 	Repository string `json:"repository" jsonschema:"minLength=1,maxLength=2048"`
-	// Branch is the branch to merge into, and Paths are the files; only where it was proposed, and not where it was read.
+	// Branch is the branch to merge into, or once it is merged the one that it was merged into, and Paths are the files; not for other states
+	// that were read.
 	Branch string   `json:"branch,omitempty" jsonschema:"maxLength=255"`
 	Paths  []string `json:"paths,omitempty" jsonschema:"maxItems=200"`
 	// Number is that of the pull request; absent for a branch alone.
 	Number int64 `json:"number,omitempty" jsonschema:"minimum=1"`
 	// State is what has become of it; `withdrawn` and, of a branch alone, `merged` are reported before the run does that itself.
 	State string `json:"state" jsonschema:"enum=open,enum=merged,enum=closed,enum=withdrawn"`
-	// Head is the commit that is proposed, and Commit the one that has the change on the branch, once it is merged.
+	// Head is the commit that is proposed, or once it is merged the one that a person has merged, absent where the commits do not show it; and
+	// Commit the one that has the change on the branch.
 	Head   string `json:"head,omitempty" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
 	Commit string `json:"commit,omitempty" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
 	// By is who has merged or closed it, and ByID the forge's number of that user; absent where the forge does not say.

@@ -172,6 +172,39 @@ type Gate struct {
 	Requester Principal
 	// Approvals are those so far, oldest first.
 	Approvals []GateApproval
+	// Proposal is what is proposed for the environment that it is the entrance of; the zero value for nothing.
+	Proposal GateProposal
+}
+
+// GateProposal is how a proposal stands that is for the environment behind a gate (D55).
+type GateProposal struct {
+	EnvironmentID int64
+	// Number is that of the pull request; 0 for a branch alone.
+	Number int64
+	Status ProposedStatus
+	// Answered reports whether its merge was looked at as an answer to the gate. Answer is why it is no approval; empty for one, and where it
+	// came too late to be one.
+	Answered bool
+	Answer   string
+}
+
+// Uncounted reports whether it was merged, and nobody has looked yet whether that approves the gate.
+func (p GateProposal) Uncounted() bool {
+	return p.Status == ProposedMerged && p.Number != 0 && !p.Answered
+}
+
+// MergeNote says why a merge of the proposal by hand is no approval; empty where there is nothing to say.
+func (g Gate) MergeNote() string {
+	switch p := g.Proposal; {
+	case p.EnvironmentID == 0:
+		return ""
+	case p.Status == ProposedMerged && p.Answered:
+		return p.Answer
+	case p.Status == ProposedOpen && p.Number == 0:
+		return "a merge of the proposed branch by hand is no approval: Git does not say who has done it"
+	default:
+		return ""
+	}
 }
 
 // ExpiresAt is when the gate is closed without an answer; nil for never.

@@ -306,8 +306,9 @@ type ForgeProposal struct {
 	// Head is the commit that Lockstep has proposed last.
 	Head   string
 	Status ProposedStatus
-	// EndedHead is the last commit of what was merged or closed. It is another one than Head if others have pushed to it.
-	EndedHead string
+	// EndedHead is the last commit of what was merged or closed. It is another one than Head if others have pushed to it, and empty if it is
+	// not known. EndedBranch is the branch that it was merged into; empty before, and where that was not reported.
+	EndedHead, EndedBranch string
 	// By is who has merged or closed it, as the forge calls them, and ByID their number there; empty and 0 where it does not say.
 	By         string
 	ByID       int64

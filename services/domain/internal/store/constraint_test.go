@@ -444,6 +444,8 @@ func TestTheDatabaseRefuses(t *testing.T) {
 		{"a proposal for a long branch", `UPDATE cd_rollout_proposals SET branch = repeat('x', 256)`, "cd_rollout_proposals_branch_is_bounded"},
 		{"a proposal before the first", `UPDATE cd_rollout_proposals SET number = -1`, "cd_rollout_proposals_number_counts"},
 		{"a proposal ended by a long name", `UPDATE cd_rollout_proposals SET ended_by = repeat('x', 256)`, "cd_rollout_proposals_name_is_bounded"},
+		{"a proposal merged into a long branch", `UPDATE cd_rollout_proposals SET ended_branch = repeat('x', 256)`, "cd_rollout_proposals_ended_branch_is_bounded"},
+		{"a long answer to a merge", `UPDATE cd_rollout_proposals SET answer = repeat('x', 1001)`, "cd_rollout_proposals_answer_is_bounded"},
 		{"a proposal ended by no user", `UPDATE cd_rollout_proposals SET ended_by_id = -1`, "cd_rollout_proposals_user_counts"},
 		{"a proposal of no rollout", `UPDATE cd_rollout_proposals SET rollout_id = 999`, "cd_rollout_proposals_rollout"},
 		{"a proposal for no environment", `UPDATE cd_rollout_proposals SET environment_id = 999`, "cd_rollout_proposals_environment"},

@@ -32,6 +32,10 @@ func gate(row query.OpenGatesRow) (core.Gate, error) {
 		GateRule:            gateRule(row.Quorum, row.ApproverGroup, row.RequesterMayApprove, row.ExpiresAfterSeconds, row.OnExpiry),
 		BeforeEnvironmentID: row.BeforeEnvironmentID,
 		Requester:           core.Principal{Type: core.PrincipalType(row.RequesterType), ID: orZero(row.RequesterID)},
+		Proposal: core.GateProposal{
+			EnvironmentID: row.ProposalEnvironmentID, Number: row.ProposalNumber, Status: core.ProposedStatus(row.ProposalState),
+			Answered: row.ProposalAnswered, Answer: row.ProposalAnswer,
+		},
 	}
 	if err := require(&g.GateRule, row.Also); err != nil {
 		return core.Gate{}, fmt.Errorf("read requirements of gate %s of rollout %d: %w", g.GateID, row.RolloutID, err)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -302,8 +303,17 @@ func (t *tx) Proposal(ctx context.Context, rollout, environment int64) (core.For
 	}
 	return core.ForgeProposal{
 		Repository: row.Repository, Branch: row.Branch, Number: row.Number, Head: row.Head, Status: core.ProposedStatus(row.State),
-		EndedHead: row.EndedHead, By: row.EndedBy, ByID: row.EndedByID, ReportedAt: row.ReportedAt,
+		EndedHead: row.EndedHead, EndedBranch: row.EndedBranch, By: row.EndedBy, ByID: row.EndedByID, ReportedAt: row.ReportedAt,
 	}, true, nil
+}
+
+// AnswerProposal implements rollout.Tx. The answer names what was merged: another merge, also one that a replica of an earlier release writes
+// beside it, has none yet.
+func (t *tx) AnswerProposal(ctx context.Context, rollout, environment int64, ended, answer string) error {
+	err := t.q.AnswerRolloutProposal(ctx, query.AnswerRolloutProposalParams{
+		AnsweredHead: cmp.Or(ended, "unknown"), Answer: answer, OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment,
+	})
+	return pg.Classify(err, "answer the merge of the proposal of rollout %d", rollout)
 }
 
 // SaveProposal implements rollout.Tx.
@@ -311,7 +321,8 @@ func (t *tx) SaveProposal(ctx context.Context, rollout, environment int64, p cor
 	err := t.q.SaveRolloutProposal(ctx, query.SaveRolloutProposalParams{
 		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch,
 		Number: p.Number,
-		Head:   p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBy: p.By, EndedByID: p.ByID, ReportedAt: p.ReportedAt,
+		Head:   p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBranch: p.EndedBranch, EndedBy: p.By, EndedByID: p.ByID,
+		ReportedAt: p.ReportedAt,
 	})
 	return pg.Classify(err, "save proposal of rollout %d", rollout)
 }

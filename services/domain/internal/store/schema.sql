@@ -3206,12 +3206,17 @@ CREATE TABLE cd_rollout_proposals (
     reported_at timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    ended_branch text NOT NULL DEFAULT ''::text,
+    answered_head text NOT NULL DEFAULT ''::text,
+    answer text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_rollout_proposals_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollout_proposals_one_per_environment UNIQUE (organization_id, rollout_id, environment_id),
     CONSTRAINT cd_rollout_proposals_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
     CONSTRAINT cd_rollout_proposals_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_rollout_proposals_rollout FOREIGN KEY (organization_id, rollout_id) REFERENCES cd_rollouts(organization_id, id),
+    CONSTRAINT cd_rollout_proposals_answer_is_bounded CHECK ((octet_length(answer) <= 1000)),
     CONSTRAINT cd_rollout_proposals_branch_is_bounded CHECK ((octet_length(branch) <= 255)),
+    CONSTRAINT cd_rollout_proposals_ended_branch_is_bounded CHECK ((octet_length(ended_branch) <= 255)),
     CONSTRAINT cd_rollout_proposals_name_is_bounded CHECK ((octet_length(ended_by) <= 255)),
     CONSTRAINT cd_rollout_proposals_number_counts CHECK ((number >= 0)),
     CONSTRAINT cd_rollout_proposals_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 2048))),
@@ -3222,8 +3227,14 @@ CREATE INDEX cd_rollout_proposals_by_environment ON cd_rollout_proposals USING b
 CREATE TRIGGER cd_rollout_proposals_touch BEFORE UPDATE ON cd_rollout_proposals FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_rollout_proposals IS
     'One for each environment of a rollout whose driver proposes, kept as long as the rollout.';
+COMMENT ON COLUMN cd_rollout_proposals.answer IS
+    'Why that merge is no approval; empty if it is one, or comes too late to be one.';
+COMMENT ON COLUMN cd_rollout_proposals.answered_head IS
+    'The ended_head of the merge that was looked at as an answer to the gate, or unknown where that is empty; empty for none.';
 COMMENT ON COLUMN cd_rollout_proposals.branch IS
     'The branch to merge into; empty for one that was withdrawn before its answer came.';
+COMMENT ON COLUMN cd_rollout_proposals.ended_branch IS
+    'The branch that it was merged into; empty before, where that was not reported, and for what replicas of an earlier release have written.';
 COMMENT ON COLUMN cd_rollout_proposals.ended_by IS
     'Who has merged or closed it, as the forge calls them, and ended_by_id their number there; empty and 0 where it does not say.';
 COMMENT ON COLUMN cd_rollout_proposals.ended_head IS

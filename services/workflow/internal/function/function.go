@@ -202,9 +202,10 @@ func (f *Function) Report(call activity.Call, value json.RawMessage) (activity.R
 	return f.spec.Reports(call, value)
 }
 
-// Intent returns what the domain service hears of a call before it is made.
+// Intent returns what the domain service hears of a call before it is made: nothing of one that is refused for its arguments, since it
+// does nothing.
 func (f *Function) Intent(call activity.Call) (activity.Report, bool) {
-	if f.spec.Intends == nil {
+	if f.spec.Intends == nil || f.Check(call.Args) != nil {
 		return activity.Report{}, false
 	}
 	return f.spec.Intends(call)

@@ -82,13 +82,14 @@ func TestOnlyRolloutsMergeABranchAlone(t *testing.T) {
 
 func TestAProposalAndItsMerge(t *testing.T) {
 	t.Parallel()
-	f := &forge{proposal: activity.Proposal{Number: 4, URL: "u", State: "merged", Branch: "b", Into: "main", Head: "h", Commit: "c", By: "ann"}}
+	f := &forge{proposal: activity.Proposal{Number: 4, URL: "u", State: "merged", Branch: "b", Into: "main", Head: "h", Commit: "c", Merged: "h", By: "ann"}}
 	change := m{
 		"repo_url": "https://git/x", "branch": "main", "name": "prod", "files": []any{m{"path": "a", "content": "b"}}, "message": "c",
 		"trailers": m{"Lockstep-Rollout": "7"}, "number": int64(4), "head": "h",
 	}
 	value, err := named(t, f, "git.merge").Call(t.Context(), activity.Call{Organization: 1, Workflow: "rollout-7", Args: change})
-	want := m{"number": int64(4), "url": "u", "state": "merged", "branch": "b", "head": "h", "commit": "c", "by": "ann", "by_id": int64(0), "note": ""}
+	want := m{"number": int64(4), "url": "u", "state": "merged", "branch": "b", "head": "h", "commit": "c", "by": "ann", "by_id": int64(0), "note": "",
+		"into": "main", "merged_head": "h"}
 	if diff := cmp.Diff(any(want), value); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -53,12 +53,17 @@ func reportOf(call activity.Call, value json.RawMessage, paths []string) (activi
 		Branch, Head string
 		Commit, By   string
 		ByID         int64 `json:"by_id"`
+		Into         string
+		MergedHead   string `json:"merged_head"`
 	}
 	// Another proposal than that of this run and name says nothing of it: the program chooses the number.
 	if json.Unmarshal(value, &p) != nil || p.Branch != proposalBranch(call) || p.State == activity.ProposalUnchanged {
 		return activity.Report{}, false
 	}
 	into := text(call.Args, "branch")
+	if p.State == activity.ProposalMerged {
+		into, p.Head = p.Into, p.MergedHead
+	}
 	if len(into) > longestName {
 		return activity.Report{}, false
 	}

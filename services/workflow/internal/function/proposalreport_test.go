@@ -3,6 +3,7 @@ package function
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 func TestWhatIsReportedOfAProposal(t *testing.T) {
 	t.Parallel()
 	head, merged := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	other := strings.Repeat("3", 40)
 	files := m{"repo_url": "https://git/x", "branch": "main", "name": "prod", "path": "a", "content": "b", "message": "c"}
 	read := m{"repo_url": "https://git/x", "name": "prod", "number": int64(4)}
 	alone := m{"repo_url": "https://git/x", "name": "prod", "kind": "branch", "branch": "main", "head": head}
@@ -36,15 +38,24 @@ func TestWhatIsReportedOfAProposal(t *testing.T) {
 		},
 		"merged by a person": {
 			"git.read_proposal", "rollout-7", read,
-			activity.Proposal{Number: 4, State: "merged", Branch: own, Head: head, Commit: merged, By: "ann", ByID: 9},
+			activity.Proposal{Number: 4, State: "merged", Branch: own, Into: "main", Head: other, Merged: head, Commit: merged, By: "ann", ByID: 9},
 			&event.DeploymentProposed{
-				RolloutID: 7, Name: "prod", Repository: "https://git/x", Number: 4, State: "merged", Head: head, Commit: merged, By: "ann", ByID: 9,
+				RolloutID: 7, Name: "prod", Repository: "https://git/x", Branch: "main", Number: 4, State: "merged", Head: head, Commit: merged, By: "ann",
+				ByID: 9,
+			},
+		},
+		"merged by a person, and nothing shows what": {
+			"git.propose", "rollout-7", files,
+			activity.Proposal{Number: 4, State: "merged", Branch: own, Into: "scratch", Head: head, Commit: merged, By: "ann", ByID: 9},
+			&event.DeploymentProposed{
+				RolloutID: 7, Name: "prod", Repository: "https://git/x", Branch: "scratch", Paths: []string{"a"}, Number: 4, State: "merged", Commit: merged,
+				By: "ann", ByID: 9,
 			},
 		},
 		"merged by no account": {
 			"git.read_proposal", "rollout-7", read,
 			activity.Proposal{Number: 4, State: "merged", Branch: own, Head: head, Commit: merged, By: "Ghost\x00", ByID: -1},
-			&event.DeploymentProposed{RolloutID: 7, Name: "prod", Repository: "https://git/x", Number: 4, State: "merged", Head: head, Commit: merged},
+			&event.DeploymentProposed{RolloutID: 7, Name: "prod", Repository: "https://git/x", Number: 4, State: "merged", Commit: merged},
 		},
 		"a pull request of others":  {"git.read_proposal", "rollout-7", read, activity.Proposal{Number: 4, State: "closed", Branch: "feature", Head: head}, nil},
 		"that of another rollout":   {"git.read_proposal", "rollout-8", read, activity.Proposal{Number: 4, State: "closed", Branch: own, Head: head}, nil},
@@ -88,17 +99,26 @@ func TestWhatIsReportedBeforeARunEndsAProposal(t *testing.T) {
 	head := strings.Repeat("1", 40)
 	pull := m{"repo_url": "https://git/x", "name": "prod", "number": int64(4), "head": head}
 	alone := m{"repo_url": "https://git/x", "name": "prod", "kind": "branch", "branch": "main", "head": head}
+	with := func(args, more m) m {
+		all := maps.Clone(args)
+		maps.Copy(all, more)
+		return all
+	}
 	for name, tt := range map[string]struct {
 		function, workflow string
 		args               m
 		want               string
 	}{
-		"withdrawn":           {"git.withdraw", "rollout-7", pull, "withdrawn 4"},
-		"a branch withdrawn":  {"git.withdraw", "rollout-7", alone, "withdrawn 0"},
-		"a branch merged":     {"git.merge", "rollout-7", alone, "merged 0"},
-		"a request merged":    {"git.merge", "rollout-7", pull, ""},
-		"read":                {"git.read_proposal", "rollout-7", pull, ""},
-		"in no rollout's run": {"git.withdraw", "trigger-edit-7-1", pull, ""},
+		"withdrawn":          {"git.withdraw", "rollout-7", pull, "withdrawn 4"},
+		"a branch withdrawn": {"git.withdraw", "rollout-7", alone, "withdrawn 0"},
+		"a branch merged":    {"git.merge", "rollout-7", with(alone, m{"path": "a", "content": "b", "message": "c"}), "merged 0"},
+		"a request merged":   {"git.merge", "rollout-7", with(pull, m{"path": "a", "content": "b", "message": "c", "branch": "main"}), ""},
+		// What is refused before it is called ends nothing.
+		"withdrawn without a number":      {"git.withdraw", "rollout-7", m{"repo_url": "https://git/x", "name": "prod", "head": head}, ""},
+		"withdrawn with an unknown field": {"git.withdraw", "rollout-7", with(pull, m{"force": true}), ""},
+		"a branch merged without files":   {"git.merge", "rollout-7", alone, ""},
+		"read":                            {"git.read_proposal", "rollout-7", pull, ""},
+		"in no rollout's run":             {"git.withdraw", "trigger-edit-7-1", pull, ""},
 	} {
 		report, is := named(t, &forge{}, tt.function).Intent(activity.Call{Organization: 1, Workflow: tt.workflow, Args: tt.args})
 		var got event.DeploymentProposed

@@ -218,6 +218,15 @@ func mergedByHand(t *testing.T, s *server) {
 	if err != nil || read.State != "merged" || read.By != "ann" || read.ByID != number || read.Head != made.Head {
 		t.Errorf("%+v, %v", read, err)
 	}
+	if shown := made.Head; number == 0 && read.Merged != "" || number != 0 && read.Merged != shown {
+		t.Errorf("found %q merged, expected %q if an account has", read.Merged, shown)
+	}
+	if number != 0 { // whoever pushes to the branch after it changes what the forge calls its head
+		again := s.add(t, proposed, map[string]string{"b": "theirs\n"})
+		if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.Merged == again {
+			t.Errorf("what was pushed after the merge looks merged: %+v, %v", read, err)
+		}
+	}
 	s.fake.own = 9 // runs act with it as well, so nobody is linked to it
 	if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.By != "ann" || read.ByID != 0 {
 		t.Errorf("by the account of the credential: %+v, %v", read, err)
@@ -450,5 +459,27 @@ func TestPlainGitHasNoProposals(t *testing.T) {
 	if _, err := s.forge.Propose(t.Context(), s.proposal(map[string]string{"a": "new\n"})); !fault.Is(err, fault.Refused) ||
 		!strings.Contains(err.Error(), "no forge is configured") {
 		t.Errorf("%v", err)
+	}
+}
+
+// D55: where the forge does not say whose the credential is, nobody is linked to who has merged or closed a proposal: it may be the run.
+func TestAnUnknownAccountEndsAProposalAsNobody(t *testing.T) {
+	t.Parallel()
+	s := setupForge(t, GitHub)
+	s.add(t, "main", map[string]string{"a": "old\n"})
+	p := s.proposal(map[string]string{"a": "new\n"})
+	s.propose(t, p)
+	if _, problem := s.fake.mergePull(s.fake.pulls[0], "", "hers", "ann", true); problem != "" {
+		t.Fatal(problem)
+	}
+	s.before = func(w http.ResponseWriter, r *http.Request) bool {
+		unknown := strings.HasSuffix(r.URL.Path, "/user") || strings.HasSuffix(r.URL.Path, "/graphql")
+		if unknown {
+			refuse(w, http.StatusForbidden, "Resource not accessible by integration")
+		}
+		return unknown
+	}
+	if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.By != "ann" || read.ByID != 0 {
+		t.Errorf("found %+v, %v; expected nobody's number", read, err)
 	}
 }

@@ -265,6 +265,18 @@ func (m ApprovalRequested) apply(ctx context.Context, u *UseCases, tx Tx, c caus
 	if p.hold.Broken != nil {
 		return u.decide(ctx, t)
 	}
+	counted, err := u.countMerges(ctx, t)
+	if err != nil {
+		return err
+	}
+	if counted {
+		if err := u.decide(ctx, t); err != nil {
+			return err
+		}
+		if p.hold, err = t.hold(ctx); err != nil || !p.hold.Stands() {
+			return err
+		}
+	}
 	if err := u.reportStuck(ctx, t, m.GateID); err != nil {
 		return err
 	}

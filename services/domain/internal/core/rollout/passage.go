@@ -20,6 +20,8 @@ type passages struct {
 	rules map[string]core.PinnedGate
 	// open are the approvals that are requested and not answered.
 	open map[string]bool
+	// merged reports whether one of them may be approved by a merge by hand that was not counted yet.
+	merged bool
 	// checks are those that are pinned, with what was reported about the version set.
 	checks core.Checks
 	// policies are those that concern the rollout, and judged what they decided in this transaction, by gate.
@@ -73,6 +75,7 @@ func (t *tree) passages(ctx context.Context, before ...func(context.Context) err
 	}
 	for _, g := range gates {
 		p.open[g.GateID] = true
+		p.merged = p.merged || g.Proposal.Uncounted()
 	}
 	if p.past, err = p.pastChecks(ctx); err != nil {
 		return p, err
@@ -327,7 +330,13 @@ func (u *UseCases) decide(ctx context.Context, t *tree) error {
 	if err != nil {
 		return err
 	}
-	if opened {
+	counted := false
+	if opened || p.merged {
+		if counted, err = u.countMerges(ctx, t); err != nil {
+			return err
+		}
+	}
+	if opened || counted {
 		if p, err = u.held(ctx, t); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -24,9 +26,9 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 	if err := core.CheckReason(r.Reason); err != nil {
 		return core.Rollout{}, err
 	}
-	action, verb := core.ActionRejectGate, core.VerbReject
+	action := core.ActionRejectGate
 	if approved {
-		action, verb = core.ActionApproveGate, core.VerbApprove
+		action = core.ActionApproveGate
 	}
 	return u.change(ctx, a, action, r.RolloutID, func(ctx context.Context, t *tree, s core.Standing) error {
 		gate, err := s.OpenGate(a, r.GateID, approved)
@@ -36,21 +38,35 @@ func (u *UseCases) resolve(ctx context.Context, a core.Actor, r Resolution, appr
 		if r.RequestID != 0 && gate.RequestID != r.RequestID {
 			return fault.New(fault.Refused, "gate %q of rollout_%d has asked again since; look at what it asks now", r.GateID, r.RolloutID)
 		}
-		row, agreed := t.requestRow(verb, r.GateID, r.Reason), gate.Approval(a, t.cause.at)
+		met := true
 		if approved {
-			row.Conditions = gate.Counts(agreed)
+			met, err = u.agree(ctx, t, gate, r.Reason)
+		} else {
+			err = u.disagree(ctx, t, r.GateID, r.Reason)
 		}
-		if err := t.tx.Record(ctx, row); err != nil {
-			return err
-		}
-		if approved && !gate.Met(append(gate.Approvals, agreed)) {
-			return nil // the row counts, and the gate stays open for the others
-		}
-		if err := u.answer(ctx, t, r.GateID, approved, r.Reason); err != nil {
+		if err != nil || !met { // the row counts, and the gate stays open for the others
 			return err
 		}
 		return u.decide(ctx, t)
 	})
+}
+
+// agree records that the actor of the cause, who may, approves an open gate, and closes one that is approved with it.
+func (u *UseCases) agree(ctx context.Context, t *tree, gate core.Gate, reason string) (met bool, err error) {
+	row, agreed := t.requestRow(core.VerbApprove, gate.GateID, reason), gate.Approval(t.cause.Actor, t.cause.at)
+	row.Conditions = gate.Counts(agreed)
+	if err := t.tx.Record(ctx, row); err != nil || !gate.Met(append(gate.Approvals, agreed)) {
+		return false, err
+	}
+	return true, u.answer(ctx, t, gate.GateID, true, reason)
+}
+
+// disagree records that the actor of the cause rejects a gate, which ends the rollout.
+func (u *UseCases) disagree(ctx context.Context, t *tree, gate, reason string) error {
+	if err := t.request(ctx, core.VerbReject, gate, reason); err != nil {
+		return err
+	}
+	return u.answer(ctx, t, gate, false, reason)
 }
 
 // answer publishes that a gate is closed, and ends the rollout where the answer is no.
@@ -270,10 +286,14 @@ func (m DeploymentProposed) apply(ctx context.Context, u *UseCases, tx Tx, c cau
 	if err := tx.SaveProposal(ctx, t.rollout.ID, b.EnvironmentID, p); err != nil {
 		return err
 	}
-	if p.Status == core.ProposedClosed {
+	switch p.Status {
+	case core.ProposedClosed:
 		return u.rejectAtForge(ctx, t, b, p)
+	case core.ProposedMerged:
+		return u.mergedAtForge(ctx, t, b, p)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // changes is what a report makes of the proposal that is known; false if it says nothing of it. Reports of a run arrive in their order.
@@ -300,7 +320,10 @@ func (m DeploymentProposed) changes(ctx context.Context, t *tree, b *branch, kno
 			p.Number == 0 && p.Head != m.Head {
 			return p, false, nil
 		}
-		p.Status, p.EndedHead, p.By, p.ByID = reported.Status, m.Head, reported.By, reported.ByID
+		p.Status, p.EndedHead, p.EndedBranch, p.By, p.ByID = reported.Status, m.Head, "", reported.By, reported.ByID
+		if p.Status == core.ProposedMerged {
+			p.EndedBranch = reported.Branch
+		}
 		return p, true, nil
 	default:
 		return p, false, nil
@@ -366,10 +389,7 @@ func (u *UseCases) rejectAtForge(ctx context.Context, t *tree, b *branch, p core
 	if _, asked := open[gate]; !asked {
 		return u.cancel(ctx, t, reason) // nobody rejects what nobody asks
 	}
-	if err := t.request(ctx, core.VerbReject, gate, reason); err != nil {
-		return err
-	}
-	return u.answer(ctx, t, gate, false, reason)
+	return u.disagree(ctx, t, gate, reason)
 }
 
 // closedAtForge says what was closed.
@@ -391,20 +411,125 @@ func by(p core.ForgeProposal) string {
 // mayRejectAtForge is the member who has linked the account that has ended a proposal, if the member may reject the gate.
 func (t *tree) mayRejectAtForge(ctx context.Context, gate string, p core.ForgeProposal) (core.Actor, bool, error) {
 	a, known, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
-	if err != nil || !known || a.MaySomewhere(core.ActionRejectGate) != nil {
+	if err != nil || !known {
 		return core.Actor{}, false, err
+	}
+	may, err := t.mayAnswer(ctx, a, core.ActionRejectGate, gate)
+	return a, may, err
+}
+
+// mayAnswer reports whether a member may answer an open gate that way, by the rules of the console.
+func (t *tree) mayAnswer(ctx context.Context, a core.Actor, action core.Action, gate string) (bool, error) {
+	if a.MaySomewhere(action) != nil {
+		return false, nil
 	}
 	s, err := t.standing(ctx)
 	if err != nil {
-		return core.Actor{}, false, err
+		return false, err
 	}
-	_, err = s.OpenGate(a, gate, false)
+	err = s.MayResolve(a, action, gate)
+	if fault.Is(err, fault.Refused) || fault.Is(err, fault.Denied) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// mergedAtForge counts a merge by hand for the gate of its environment, if that is open: one that comes before it is asked for is counted
+// then, and one that comes after it was answered is no approval of what is asked later.
+func (u *UseCases) mergedAtForge(ctx context.Context, t *tree, b *branch, p core.ForgeProposal) error {
+	if p.Number == 0 { // the run merges it itself
+		return nil
+	}
+	counted, err := u.countMerges(ctx, t)
+	if err != nil {
+		return err
+	}
+	if counted {
+		return u.decide(ctx, t)
+	}
+	all, err := t.passages(ctx)
+	if err != nil {
+		return err
+	}
+	gate := t.places[b.EnvironmentID].Name
+	_, answered := all.hold.Answers[gate].Satisfies(gate, all.rules[gate].GateRule)
+	if all.open[gate] || !answered && !all.hold.Passed[gate] {
+		return nil
+	}
+	return t.tx.AnswerProposal(ctx, t.rollout.ID, b.EnvironmentID, p.EndedHead, "")
+}
+
+// countMerges records the approvals of open gates that people have given by merging what was proposed for the environment by hand (D55). It
+// looks at each merge once, behind the lock of the rollout, by what the member may do at that moment; a gate is approved as in the console,
+// and everything else that its passage needs is needed all the same. It answers whether there is an approval more.
+func (u *UseCases) countMerges(ctx context.Context, t *tree) (counted bool, err error) {
+	open, err := t.openGates(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, gate := range slices.Sorted(maps.Keys(open)) {
+		if !open[gate].Proposal.Uncounted() {
+			continue
+		}
+		approved, err := u.countMerge(ctx, t, open[gate])
+		if err != nil {
+			return false, err
+		}
+		counted = counted || approved
+	}
+	return counted, nil
+}
+
+func (u *UseCases) countMerge(ctx context.Context, t *tree, open core.Gate) (bool, error) {
+	p, _, err := t.tx.Proposal(ctx, t.rollout.ID, open.Proposal.EnvironmentID)
+	if err != nil {
+		return false, err
+	}
+	a, why, err := t.mayApproveAtForge(ctx, open, p)
+	if err != nil {
+		return false, err
+	}
+	answer := ""
+	if why != "" {
+		answer = fmt.Sprintf("the merge of pull request #%d%s is no approval: %s", p.Number, by(p), why)
+	}
+	if err := t.tx.AnswerProposal(ctx, t.rollout.ID, open.Proposal.EnvironmentID, p.EndedHead, answer); err != nil || why != "" {
+		return false, err
+	}
+	before := t.cause.Actor
+	defer func() { t.cause.Actor = before }()
+	t.cause.Actor = a
+	_, err = u.agree(ctx, t, open, fmt.Sprintf("pull request #%d was merged on the forge, as %s", p.Number, p.By))
+	return true, err
+}
+
+// mayApproveAtForge is the member who has approved an open gate with the merge of a proposal, or why nobody has.
+func (t *tree) mayApproveAtForge(ctx context.Context, g core.Gate, p core.ForgeProposal) (a core.Actor, why string, err error) {
 	switch {
-	case err == nil:
-		return a, true, nil
-	case fault.Is(err, fault.Refused), fault.Is(err, fault.Denied):
-		return core.Actor{}, false, nil
+	case p.EndedBranch == "":
+		return a, "it was read by a replica that does not know into which branch", nil
+	case p.EndedHead == "":
+		return a, "it cannot be shown that the proposed commit was merged", nil
+	case p.EndedHead != p.Head:
+		return a, "another commit was merged than was proposed", nil
+	case p.EndedBranch != strings.TrimPrefix(p.Branch, "refs/heads/"):
+		return a, "it was merged into another branch than it was proposed for", nil
+	case p.By == "":
+		return a, "the forge does not say who has merged it", nil
+	}
+	a, known, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
+	if err != nil || !known {
+		return a, "no member has linked this account for the repository", err
+	}
+	may, err := t.mayAnswer(ctx, a, core.ActionApproveGate, g.GateID)
+	switch {
+	case err != nil || may:
+		return a, "", err
+	case g.Requester == a.Principal() && !g.RequesterMayApprove:
+		return a, "who has asked for the rollout may not approve it", nil
+	case slices.ContainsFunc(g.Approvals, func(one core.GateApproval) bool { return one.Principal == a.Principal() }):
+		return a, "this member has approved it already, and counts once", nil
 	default:
-		return core.Actor{}, false, err
+		return a, "this member may not approve it", nil
 	}
 }

@@ -352,6 +352,9 @@ type Tx interface {
 	// Proposal is that of an environment of a rollout, as it was saved; false for none.
 	Proposal(ctx context.Context, rollout, environment int64) (core.ForgeProposal, bool, error)
 	SaveProposal(ctx context.Context, rollout, environment int64, p core.ForgeProposal) error
+	// AnswerProposal keeps that the merge of a proposal with the last commit ended was looked at as an answer to the gate of its environment,
+	// and why it is no approval; empty if it is one.
+	AnswerProposal(ctx context.Context, rollout, environment int64, ended, answer string) error
 	// MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number; false for nobody.
 	MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, bool, error)
 	// AddSnapshot keeps what the first attempt has deployed; repeating it is a no-op.

@@ -319,6 +319,9 @@ func (v waitView) waits(s core.Standing) []Wait {
 		} else if slices.Contains(s.Hold.Asking, g.GateID) {
 			passage = g.GateID
 		}
+		if note := g.MergeNote(); note != "" {
+			detail += "; " + note
+		}
 		status := WaitPending
 		approvers, problem := v.remaining(s, g)
 		if problem != "" {

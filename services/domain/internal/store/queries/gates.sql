@@ -13,13 +13,16 @@ SELECT * FROM cd_rollout_gates WHERE organization_id = @organization_id AND roll
 -- name: OpenGates :many
 -- A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
 -- enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.
--- Where the rule has several requirements, the row of the approval that meets the last of them says so.
+-- Where the rule has several requirements, the row of the approval that meets the last of them says so. The gate of an entrance has what was
+-- proposed for its environment.
 SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.quorum, 1)::integer AS quorum, COALESCE(g.approver_group, '')::text AS approver_group,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
        COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id, g.also,
-       c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals
+       c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals,
+       COALESCE(p.environment_id, 0)::bigint AS proposal_environment_id, COALESCE(p.number, 0)::bigint AS proposal_number,
+       COALESCE(p.state, '')::text AS proposal_state, COALESCE(p.answered, false)::boolean AS proposal_answered, COALESCE(p.answer, '')::text AS proposal_answer
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
     FROM cd_rollout_transitions t
@@ -29,6 +32,12 @@ FROM (
 JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.id = q.rollout_id
 JOIN cd_rollout_transitions c ON c.organization_id = @organization_id AND c.rollout_id = q.rollout_id AND c.event = 'create'
 LEFT JOIN cd_rollout_gates g ON g.organization_id = @organization_id AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
+LEFT JOIN LATERAL (
+    SELECT o.environment_id, o.number, o.state, o.answered_head = COALESCE(NULLIF(o.ended_head, ''), 'unknown') AS answered, o.answer
+    FROM cd_rollout_proposals o
+    JOIN cd_environments e ON e.organization_id = o.organization_id AND e.id = o.environment_id AND e.name = q.gate_id
+    WHERE o.organization_id = @organization_id AND o.rollout_id = q.rollout_id
+) p ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
            count(*) FILTER (WHERE a.event = 'approve' AND a.conditions -> 0 ->> 'outcome' = 'approved') AS completed,

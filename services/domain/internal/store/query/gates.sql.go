@@ -222,7 +222,9 @@ SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        COALESCE(g.requester_may_approve, true)::boolean AS requester_may_approve,
        COALESCE(g.expires_after_seconds, 0)::integer AS expires_after_seconds, COALESCE(g.on_expiry, 'reject')::text AS on_expiry,
        COALESCE(g.before_environment_id, 0)::bigint AS before_environment_id, g.also,
-       c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals
+       c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals,
+       COALESCE(p.environment_id, 0)::bigint AS proposal_environment_id, COALESCE(p.number, 0)::bigint AS proposal_number,
+       COALESCE(p.state, '')::text AS proposal_state, COALESCE(p.answered, false)::boolean AS proposal_answered, COALESCE(p.answer, '')::text AS proposal_answer
 FROM (
     SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
     FROM cd_rollout_transitions t
@@ -232,6 +234,12 @@ FROM (
 JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = q.rollout_id
 JOIN cd_rollout_transitions c ON c.organization_id = $1 AND c.rollout_id = q.rollout_id AND c.event = 'create'
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
+LEFT JOIN LATERAL (
+    SELECT o.environment_id, o.number, o.state, o.answered_head = COALESCE(NULLIF(o.ended_head, ''), 'unknown') AS answered, o.answer
+    FROM cd_rollout_proposals o
+    JOIN cd_environments e ON e.organization_id = o.organization_id AND e.id = o.environment_id AND e.name = q.gate_id
+    WHERE o.organization_id = $1 AND o.rollout_id = q.rollout_id
+) p ON true
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE a.event = 'approve') AS agreed,
            count(*) FILTER (WHERE a.event = 'approve' AND a.conditions -> 0 ->> 'outcome' = 'approved') AS completed,
@@ -246,26 +254,32 @@ ORDER BY q.rollout_id, q.id
 `
 
 type OpenGatesRow struct {
-	RequestID           int64
-	RolloutID           int64
-	GateID              *string
-	Reason              *string
-	CreatedAt           time.Time
-	Quorum              int32
-	ApproverGroup       string
-	RequesterMayApprove bool
-	ExpiresAfterSeconds int32
-	OnExpiry            string
-	BeforeEnvironmentID int64
-	Also                json.RawMessage
-	RequesterType       string
-	RequesterID         *int64
-	Approvals           json.RawMessage
+	RequestID             int64
+	RolloutID             int64
+	GateID                *string
+	Reason                *string
+	CreatedAt             time.Time
+	Quorum                int32
+	ApproverGroup         string
+	RequesterMayApprove   bool
+	ExpiresAfterSeconds   int32
+	OnExpiry              string
+	BeforeEnvironmentID   int64
+	Also                  json.RawMessage
+	RequesterType         string
+	RequesterID           *int64
+	Approvals             json.RawMessage
+	ProposalEnvironmentID int64
+	ProposalNumber        int64
+	ProposalState         string
+	ProposalAnswered      bool
+	ProposalAnswer        string
 }
 
 // A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
 // enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.
-// Where the rule has several requirements, the row of the approval that meets the last of them says so.
+// Where the rule has several requirements, the row of the approval that meets the last of them says so. The gate of an entrance has what was
+// proposed for its environment.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
 	if err != nil {
@@ -291,6 +305,11 @@ func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int
 			&i.RequesterType,
 			&i.RequesterID,
 			&i.Approvals,
+			&i.ProposalEnvironmentID,
+			&i.ProposalNumber,
+			&i.ProposalState,
+			&i.ProposalAnswered,
+			&i.ProposalAnswer,
 		); err != nil {
 			return nil, err
 		}

@@ -1948,6 +1948,12 @@ type RolloutProposal struct {
 	ReportedAt time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// The branch that it was merged into; empty before, where that was not reported, and for what replicas of an earlier release have written.
+	EndedBranch string
+	// The ended_head of the merge that was looked at as an answer to the gate, or unknown where that is empty; empty for none.
+	AnsweredHead string
+	// Why that merge is no approval; empty if it is one, or comes too late to be one.
+	Answer string
 }
 
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.

@@ -10,8 +10,32 @@ import (
 	"time"
 )
 
+const answerRolloutProposal = `-- name: AnswerRolloutProposal :exec
+UPDATE cd_rollout_proposals SET answered_head = $1, answer = $2
+WHERE organization_id = $3 AND rollout_id = $4 AND environment_id = $5
+`
+
+type AnswerRolloutProposalParams struct {
+	AnsweredHead   string
+	Answer         string
+	OrganizationID int64
+	RolloutID      int64
+	EnvironmentID  int64
+}
+
+func (q *Queries) AnswerRolloutProposal(ctx context.Context, arg AnswerRolloutProposalParams) error {
+	_, err := q.db.Exec(ctx, answerRolloutProposal,
+		arg.AnsweredHead,
+		arg.Answer,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.EnvironmentID,
+	)
+	return err
+}
+
 const rolloutProposal = `-- name: RolloutProposal :one
-SELECT id, organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at, created_at, updated_at FROM cd_rollout_proposals
+SELECT id, organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at, created_at, updated_at, ended_branch, answered_head, answer FROM cd_rollout_proposals
 WHERE organization_id = $1 AND rollout_id = $2 AND environment_id = $3
 `
 
@@ -34,17 +58,20 @@ func (q *Queries) RolloutProposal(ctx context.Context, organizationID int64, rol
 		&i.ReportedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EndedBranch,
+		&i.AnsweredHead,
+		&i.Answer,
 	)
 	return i, err
 }
 
 const saveRolloutProposal = `-- name: SaveRolloutProposal :exec
 INSERT INTO cd_rollout_proposals
-    (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_branch, ended_by, ended_by_id, reported_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (organization_id, rollout_id, environment_id) DO UPDATE
 SET repository = excluded.repository, branch = excluded.branch, number = excluded.number, head = excluded.head, state = excluded.state,
-    ended_head = excluded.ended_head, ended_by = excluded.ended_by, ended_by_id = excluded.ended_by_id, reported_at = excluded.reported_at
+    ended_head = excluded.ended_head, ended_branch = excluded.ended_branch, ended_by = excluded.ended_by, ended_by_id = excluded.ended_by_id, reported_at = excluded.reported_at
 `
 
 type SaveRolloutProposalParams struct {
@@ -57,6 +84,7 @@ type SaveRolloutProposalParams struct {
 	Head           string
 	State          string
 	EndedHead      string
+	EndedBranch    string
 	EndedBy        string
 	EndedByID      int64
 	ReportedAt     time.Time
@@ -73,6 +101,7 @@ func (q *Queries) SaveRolloutProposal(ctx context.Context, arg SaveRolloutPropos
 		arg.Head,
 		arg.State,
 		arg.EndedHead,
+		arg.EndedBranch,
 		arg.EndedBy,
 		arg.EndedByID,
 		arg.ReportedAt,

@@ -205,8 +205,9 @@ type Proposal struct {
 	State  string
 	// Branch is what is merged, Into where, and Head the last commit of Branch.
 	Branch, Into, Head string
-	// Commit is the commit of Into that has the change, if it was merged.
-	Commit string
+	// Commit is the commit of Into that has the change, if it was merged. Merged is the head that it has merged, as the commits show; empty
+	// where that is not known, and where nobody asks, since no person's account has merged it.
+	Commit, Merged string
 	// By is who has merged or closed it, where the forge says so, and ByID the forge's number of that user; 0 where the forge has none, and
 	// for what is no person's account.
 	By   string
