@@ -104,6 +104,9 @@ func (b *Bundle) SupportedSteps() []string { return slices.Clone(b.manifest.Step
 // before the rollout enters the environment (D46).
 func (b *Bundle) Gates() bool { return b.manifest.Gates == nil || *b.manifest.Gates }
 
+// Fleets reports whether environments of many clusters can be deployed to wave by wave (D61).
+func (b *Bundle) Fleets() bool { return b.manifest.Fleets == nil || *b.manifest.Fleets }
+
 // FindsDrift reports whether its plan lists what differs now from what was deployed, given the commit of that (R4-11).
 func (b *Bundle) FindsDrift() bool { return b.manifest.Drift && b.Has(Plan) }
 

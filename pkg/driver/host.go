@@ -34,7 +34,7 @@ var hostModules = sync.OnceValues(func() (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := errors.Join(
 		addHost(all, hostSource, "", "idiom", "ask", "fleet", "job", "joint", "move", "stay", "walk"),
-		addHost(all, gitSource, gitPrefix, "files", "repository", "compare", "examine"),
+		addHost(all, gitSource, gitPrefix, "files", "proposal", "repository", "compare", "examine"),
 	)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type manifest struct {
 	Modules                      map[string]string `json:"modules"`
 	Gates                        *bool             `json:"gates"`
 	Drift                        bool              `json:"drift"`
+	Fleets                       *bool             `json:"fleets"`
 	Places                       []placeForm       `json:"places"`
 	Parts                        parts             `json:"parts"`
 	// Description and Check are a check kind's.

@@ -379,11 +379,23 @@ func TestFleetsThatDoNotFit(t *testing.T) {
 			Name: "b", Tier: core.TierQA, DriverRef: "kubernetes@1", Fleet: json.RawMessage(`{"selector":{}}`),
 			DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[0])),
 		},
+		{
+			Name: "c", Tier: core.TierQA, DriverRef: "flux@1", Fleet: json.RawMessage(twoWaves),
+			DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[0])),
+		},
 	} {
 		_, err := f.setup.CreateEnvironment(t.Context(), user(), n)
 		if fields := fault.FieldsOf(err); len(fields) == 0 || !strings.HasPrefix(fields[0].Name, "/fleet") {
 			t.Errorf("environment %s: %v, fields %v", n.Name, err, fields)
 		}
+	}
+	// Flux would deploy the commit of the first wave in the clusters of all waves: neither a new environment nor one that was a fleet gets it.
+	flux := "flux@1"
+	_, err = f.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{
+		ID: f.edge.ID, DriverRef: &flux, DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[0])),
+	})
+	if fields := fault.FieldsOf(err); len(fields) != 1 || !strings.Contains(fields[0].Problem, "found driver flux@1, which changes all clusters at once") {
+		t.Errorf("the driver of a fleet becomes flux@1: %v, fields %v", err, fields)
 	}
 	// An environment stops being a fleet.
 	_, err = f.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{ID: f.edge.ID, Fleet: json.RawMessage(`{}`)})

@@ -103,7 +103,7 @@ func (d *set) describe(b *driver.Bundle) core.Driver {
 	return core.Driver{
 		Ref: b.Ref(), Digest: b.Digest(), Origin: from.origin, ArtifactDigest: from.artifact, SupportedSteps: b.SupportedSteps(),
 		Gates: b.Gates(), Previews: b.Has(driver.Preview), Combines: b.Combines(), CombinesPreview: b.CombinesPreview(),
-		Plans: b.Has(driver.Plan), CombinesPlan: b.CombinesPlan(), FindsDrift: b.FindsDrift(),
+		Plans: b.Has(driver.Plan), CombinesPlan: b.CombinesPlan(), FindsDrift: b.FindsDrift(), Fleets: b.Fleets(),
 		EnvironmentSchema: b.EnvironmentSchema(), ApplicationEnvironmentSchema: b.ApplicationEnvironmentSchema(),
 	}
 }

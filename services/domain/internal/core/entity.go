@@ -436,8 +436,8 @@ type Driver struct {
 	Combines, CombinesPreview bool
 	// Plans reports whether it can list which kinds of things a rollout would change, and CombinesPlan whether it can in such a pipeline.
 	Plans, CombinesPlan bool
-	// FindsDrift reports whether its plan, given the commit that was deployed, lists what differs from that now.
-	FindsDrift bool
+	// FindsDrift reports whether its plan, given what was deployed, lists what differs now; Fleets whether it deploys to many clusters (D61).
+	FindsDrift, Fleets bool
 	// The schemas, for reflection.
 	EnvironmentSchema            json.RawMessage
 	ApplicationEnvironmentSchema json.RawMessage

@@ -65,7 +65,13 @@ func (*shelf) AwaitChange(ctx context.Context, _ Ref, _ string, atMost time.Dura
 
 func (s *shelf) run(t *testing.T, l Limits, function, args string) Answer {
 	t.Helper()
-	r := NewRunner(RunnerDeps{Cluster: s, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l})
+	return s.runIn(t, s, l, function, args)
+}
+
+// runIn is run in another cluster than the shelf itself, such as one around it.
+func (*shelf) runIn(t *testing.T, in Cluster, l Limits, function, args string) Answer {
+	t.Helper()
+	r := NewRunner(RunnerDeps{Cluster: in, Clock: clock.System(), Log: slog.New(slog.DiscardHandler), Poll: time.Second, Limits: l})
 	return r.Run(t.Context(), Call{
 		ID: callID, Function: function, Args: json.RawMessage(args),
 		Deadline: clock.System().Now().Add(time.Minute), Organization: "7",

@@ -100,7 +100,8 @@ func (u *UseCases) checkEnvironment(n NewEnvironment) error {
 		)
 	}
 	drivers := u.drivers.Now()
-	if _, err := drivers.Lookup(n.DriverRef); err != nil {
+	bound, err := drivers.Lookup(n.DriverRef)
+	if err != nil {
 		found = append(found, fault.Field{Name: "/driverRef", Problem: fault.Public(err)})
 		return fault.InvalidFields(found...)
 	}
@@ -117,6 +118,11 @@ func (u *UseCases) checkEnvironment(n NewEnvironment) error {
 		if named, err := drivers.Agents(n.DriverRef, n.DriverConfig); err == nil && len(named) == 0 {
 			found = append(found, fault.Field{
 				Name: "/fleet", Problem: "found driver " + n.DriverRef + ", whose configuration names no agent; expected one that deploys through agents",
+			})
+		} else if !bound.Fleets {
+			found = append(found, fault.Field{
+				Name: "/fleet", Problem: "found driver " + n.DriverRef + ", which changes all clusters at once and so knows no waves; expected an environment for each " +
+					"cluster, or another driver",
 			})
 		}
 	}

@@ -559,3 +559,21 @@ func TestTheSetupOfFlux(t *testing.T) {
 		}
 	}
 }
+
+// D61: an environment of many clusters that was made before is not deployed to: Flux would deploy the commit of the first wave in all of them.
+func TestFluxDeploysToNoFleet(t *testing.T) {
+	t.Parallel()
+	for _, proposal := range []string{"none", "pull_request"} {
+		w := fluxShop(t)
+		failure := w.run(driver.Deploy, fluxInputs(func(config, environment object) {
+			config["proposal"] = proposal
+			environment["fleet"] = object{
+				"agents": []any{"cluster_agent_id"}, "deadline": 600, "waves": []any{[]any{object{"agent_id": 51, "name": "eu-1"}}},
+			}
+		}))
+		if !strings.Contains(failure, "flux@1 deploys to all clusters that follow the branch at once") || len(w.commits) > 0 ||
+			strings.Contains(strings.Join(w.story, "\n"), "rollout_environment.started") {
+			t.Errorf("proposal %s: failure %q, commits %v, story:\n%s", proposal, failure, w.commits, strings.Join(w.story, "\n"))
+		}
+	}
+}

@@ -44,7 +44,7 @@ func TestAnAbortComesTooLate(t *testing.T) {
 					"deployment.started deployment_id=12", "workflow: deploy-api-d11", "deployment.committed deployment_id=11",
 					"workflow: deploy-worker-d12", "deployment.committed deployment_id=12",
 					how+": deploy-worker-d12", "rollout.aborted environment_id=3 reason=aborted: because",
-					"workflow: deploy-worker-d12-2",
+					"workflow: deploy-worker-d12-2", "deployment.committed deployment_id=12",
 					"deployment.healthy deployment_id=11", "deployment.healthy deployment_id=12",
 					"rollout_environment.healthy environment_id=3", "rollout.healthy")
 			})

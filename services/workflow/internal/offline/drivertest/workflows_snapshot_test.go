@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-cd/lockstep/pkg/driver"
+	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
@@ -344,5 +346,54 @@ func TestTheSnapshotOfALargeWorkflowIsBounded(t *testing.T) {
 	of := snapshots(t, w)[11]
 	if _, found := of["workflow"]; found || of["name"] != "deploy-api-d11" || of["workflow_bytes"].(float64) < 70_000 || len(w.committed[0].Parameters) > 1000 {
 		t.Errorf("snapshot of %d bytes: %.200s, expected the size alone", len(w.committed[0].Parameters), w.committed[0].Parameters)
+	}
+}
+
+// D53: a retry submits the same Workflow by another name, and has a snapshot of its own. A preview compares with that, and shows neither name.
+func TestEachAttemptOfAWorkflowHasASnapshot(t *testing.T) {
+	t.Parallel()
+	for name, edit := range bothWays {
+		for length, template := range map[string]string{
+			"": workflowTemplate, " long": strings.Replace(workflowTemplate, "generateName: ", "generateName: "+strings.Repeat("x", 60), 1),
+		} {
+			t.Run(name+length, func(t *testing.T) {
+				t.Parallel()
+				w := argoShop(t)
+				inputs := workflowInputs(func(environment, config object) {
+					if edit != nil {
+						edit(environment, config)
+					}
+					config["template"] = template
+				})
+				w.argo.takes[""] = 120 * time.Second
+				w.asks = map[string]map[string]time.Duration{
+					"deployment.started deployment_id=12": {event.TypeRolloutAbortRequested: 30 * time.Second},
+					hasAborted:                            {event.TypeRolloutRetryRequested: 60 * time.Second},
+				}
+				if failure := w.run(driver.Deploy, inputs); failure != "" {
+					t.Fatal(failure)
+				}
+				digests, names := map[string]bool{}, []string{}
+				for _, c := range w.committed {
+					var of struct{ Name, Operation string }
+					if err := json.Unmarshal(c.Parameters, &of); err != nil {
+						t.Fatal(err)
+					}
+					digests[c.ManifestDigest] = true
+					if names = append(names, of.Operation); w.argo.all[of.Name] == nil {
+						t.Errorf("the snapshot names %s, which was not submitted", of.Name)
+					}
+				}
+				want := []string{
+					"rollout-7.deployment-11.1", "rollout-7.deployment-12.1", "rollout-7.deployment-11.2", "rollout-7.deployment-12.2",
+				}
+				if diff := cmp.Diff(want, names); diff != "" || len(digests) != 4 {
+					t.Errorf("%d digests, snapshots (-want +got):\n%s", len(digests), diff)
+				}
+				if got := preview(t, w, lastTime(t, w, inputs)); len(got.Changes) != 0 || got.Reason != "" || !got.FromLive {
+					t.Errorf("the same again: %+v, expected no change", got)
+				}
+			})
+		}
 	}
 }
