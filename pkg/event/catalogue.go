@@ -272,6 +272,8 @@ func approvalEvents() []Definition {
 		define(PathDomain, "", PullRequestRead{
 			PullRequestID: 3, Run: 1, State: "open", Into: "main", Head: "9fceb02d0ae598e95dc970b74767f19372d61af8", Message: "Two replicas",
 			Refused: "it comes from a fork", Paths: []string{"deploy/api.yaml"}, More: true, Resources: []string{"changed Deployment shop/api"},
+			Rendered:   []RenderedChange{{ApplicationID: 2, Environment: "staging", Resources: []string{"changed Deployment shop/api"}}},
+			Unrendered: 1,
 		}, "By the program that reads a pull request for the domain service. It is planned from that.", EmitterProgram),
 		define(PathDomain, "", CheckReported{
 			CheckRunID: 9, Phase: "pending", Description: "metric errors is inconclusive", Asks: true, Link: "https://metrics.example.com/errors",

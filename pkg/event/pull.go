@@ -75,6 +75,23 @@ type PullRequestRead struct {
 	Resources []string `json:"resources,omitempty" jsonschema:"maxItems=200"`
 	// Diffs are what differs in the first of them; absent where that is not shown, as of a pull request from a fork.
 	Diffs []ResourceDiff `json:"diffs,omitempty" jsonschema:"maxItems=100"`
+	// Rendered are the overlays and charts of environments that it changes; absent where none is rendered, as of a pull request from a fork.
+	Rendered []RenderedChange `json:"rendered,omitempty" jsonschema:"maxItems=20"`
+	// Unrendered is how many others it changes, which were not rendered.
+	Unrendered int `json:"unrendered,omitempty" jsonschema:"minimum=0"`
+}
+
+// RenderedChange is what differs once the overlay or the chart of an environment is rendered.
+type RenderedChange struct {
+	// ApplicationID and Environment are what is deployed from it.
+	ApplicationID int64  `json:"application_id" jsonschema:"minimum=1"`
+	Environment   string `json:"environment" jsonschema:"minLength=1,maxLength=255"`
+	// Why is why it was not rendered; absent if it was. Before is the same of how it was before the change.
+	Why    string `json:"why,omitempty" jsonschema:"maxLength=2000"`
+	Before string `json:"before,omitempty" jsonschema:"maxLength=2000"`
+	// Resources are the objects that differ, and Diffs what differs in the first of them, as those of the event.
+	Resources []string       `json:"resources,omitempty" jsonschema:"maxItems=100"`
+	Diffs     []ResourceDiff `json:"diffs,omitempty" jsonschema:"maxItems=100"`
 }
 
 // ResourceDiff is what differs in a Kubernetes object. Of secrets it has no values.

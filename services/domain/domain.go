@@ -201,9 +201,10 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 			drifts: s.rollouts.DriftLooks,
 			edits:  s.triggers.Edits, skips: s.rollouts.Skips, archived: s.archivedRows,
 			notifications: s.notify.Counts, forges: s.forges.Counts, deployments: s.forges.DeploymentCounts, plans: s.forges.PullCounts,
-			reported:  s.forges.Reported,
-			latencies: s.rollouts.CheckLatencies,
-			feeds:     s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
+			renderings: s.forges.RenderCounts,
+			reported:   s.forges.Reported,
+			latencies:  s.rollouts.CheckLatencies,
+			feeds:      s.feeds.Counts, presses: s.chats.Counts, commands: s.chats.CommandCounts, credentials: s.credentials.Expiring,
 			backlog:  s.store.NotificationBacklog,
 			comments: s.chats.CommentCounts, answers: s.forges.AnswerCounts,
 		}.collectors()...)))
@@ -504,8 +505,8 @@ func assemble(
 func (s *service) publishes(c Config, conn eventBus, workflows engineReads, now clock.Clock) {
 	s.feeds = feed.New(s.store.ForFeed(), now, c.PublicURL, bundle.Flows{})
 	s.forges = forge.New(forge.Deps{
-		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Secrets: events.NewRegistry(conn), Clock: now,
-		URL: c.PublicURL, Wake: s.wakePublishers, Review: s.wakeChores,
+		Store: s.store.ForForge(), Engine: workflows, Checks: s.view, Plans: s.triggers, Pipelines: bundle.Flows{},
+		Secrets: events.NewRegistry(conn), Clock: now, URL: c.PublicURL, Wake: s.wakePublishers, Review: s.wakeChores,
 	})
 }
 

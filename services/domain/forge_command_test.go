@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
@@ -36,7 +37,7 @@ func commentsOn(t *testing.T, entry string) *commenting {
 	c := &commenting{chatting: chats(t, core.NotifySlack, slackCommands, entry)}
 	c.at = &reviewers{inputs: map[string]pullInputs{}, comments: map[int64]string{}}
 	c.forges = forge.New(forge.Deps{
-		Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Secrets: derives{},
+		Store: c.store.ForForge(), Engine: c.at, Checks: c.view, Plans: c.triggers, Pipelines: bundle.Flows{}, Secrets: derives{},
 		Clock: c.now, URL: "https://cd.example.com",
 	})
 	c.on = events.New(c.intake, c.rollouts, c.forges, c.chats, c.inbox)

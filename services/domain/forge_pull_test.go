@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/id"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -54,6 +55,10 @@ type pullInputs struct {
 		Body      string
 		OnlyKnown bool `json:"only_known"`
 		Known     string
+	}
+	Render *struct {
+		Targets []map[string]any
+		Left    int
 	}
 	Status *struct {
 		RepoURL                          string `json:"repo_url"`
@@ -147,7 +152,7 @@ func reviewing(t *testing.T) reviewed {
 
 func (r reviewed) forging(s *service) *forge.UseCases {
 	return forge.New(forge.Deps{
-		Store: s.store.ForForge(), Engine: r.at, Checks: s.view, Plans: s.triggers, Secrets: derives{}, Clock: r.now,
+		Store: s.store.ForForge(), Engine: r.at, Checks: s.view, Plans: s.triggers, Pipelines: bundle.Flows{}, Secrets: derives{}, Clock: r.now,
 	})
 }
 

@@ -44,6 +44,8 @@ type exposition struct {
 	deployments func() map[string]int64
 	// plans counts plans in comments on pull requests by outcome.
 	plans func() map[string]int64
+	// renderings counts overlays and charts that pull requests change, by outcome.
+	renderings func() map[string]int64
 	// reported are what became of statuses that forges report, by what.
 	reported func() map[string]int64
 	// latencies are the reports of programs of checks.
@@ -67,7 +69,8 @@ func (e exposition) collectors() []prometheus.Collector {
 		journalMetrics{e.journal}, store.Metrics(e.pool), triggerMetrics{e.decisions}, comparisonMetrics{e.comparisons},
 		driftLooks(e.drifts), triggerEdits(e.edits), skippedSteps(e.skips),
 		notificationMetrics{e.notifications},
-		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, reportMetrics{e.reported}, latencyMetrics{e.latencies},
+		forgeMetrics{e.forges}, deploymentMetrics{e.deployments}, pullMetrics{e.plans}, renderMetrics{e.renderings}, reportMetrics{e.reported},
+		latencyMetrics{e.latencies},
 		feedMetrics{e.feeds}, pressMetrics{e.presses}, commandMetrics{e.commands}, commentMetrics{e.comments}, answerMetrics{e.answers},
 		credentialMetrics{e.credentials}, backlogMetrics{e.backlog}, cmp.Or(e.archived, archivedRows()),
 		e.delivery, e.streams)
@@ -93,6 +96,7 @@ func Metrics() []prometheus.Collector {
 		forgeMetrics{},
 		deploymentMetrics{},
 		pullMetrics{},
+		renderMetrics{},
 		reportMetrics{},
 		latencyMetrics{},
 		feedMetrics{},
@@ -226,6 +230,24 @@ func pullCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_plans_total", "Plans of pull requests in this process, by outcome: sent when the pull request is done with, retried "+
 		"or failed after a refusal, limited because the forge accepts no more requests for now, away because it does not answer, or ignored because no hook "+
 		"or no application is about it.", []string{"outcome"}, nil)
+}
+
+// renderMetrics exports what became of overlays and charts that pull requests change, in this process.
+type renderMetrics struct{ read func() map[string]int64 }
+
+// Describe implements prometheus.Collector.
+func (renderMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- renderCounts() }
+
+// Collect implements prometheus.Collector.
+func (m renderMetrics) Collect(ch chan<- prometheus.Metric) {
+	for outcome, n := range m.read() {
+		ch <- prometheus.MustNewConstMetric(renderCounts(), prometheus.CounterValue, float64(n), outcome)
+	}
+}
+
+func renderCounts() *prometheus.Desc {
+	return prometheus.NewDesc("lockstep_forge_renderings_total", "Environments whose overlay or chart a pull request may change, in this process, by outcome: "+
+		"rendered before and after it, failed to be, or left out because there were more than are rendered for one pull request.", []string{"outcome"}, nil)
 }
 
 // commentMetrics exports the outcomes of commands in comments in this process.

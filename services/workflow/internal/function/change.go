@@ -39,9 +39,10 @@ func readChange(forge activity.Forge) *Function {
 	return &Function{
 		spec: Spec{
 			Name: "git.read_change", Location: activity.InProcess, Retry: RetryUnavailable, Idempotent: true, Effect: activity.Reads,
-			Doc: "Reads what a pull request, or merge request, would change. Answers `{result, why, wait, quota, url, state, into, head, message, refused,\n" +
-				"paths, more, resources, diffs}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
-				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `paths` are the files that it changes, and `more` whether there are others.\n" +
+			Doc: "Reads what a pull request, or merge request, would change. Answers `{result, why, wait, quota, url, state, into, base, head, message,\n" +
+				"refused, paths, more, resources, diffs}`: `result` is `read`, or `limited` if the forge accepts no more requests for now, with `why`, `wait` and `quota` as\n" +
+				"of `git.set_status`. `state` is `open`, `merged` or `closed`. `base` is the commit that `head` is compared with; it is empty where contents\n" +
+				"are not to be shown, as of a pull request from a fork. `paths` are the files that it changes, and `more` whether there are others.\n" +
 				"`resources` are the objects that differ in the first 20 manifests among them, such as `changed Deployment shop/api`. Those of files of\n" +
 				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named. `diffs` are what\n" +
 				"differs in the first of them, `{object, diff, truncated}`, in the form and order of `kubectl diff`: keys in order, without comments. Of\n" +
@@ -77,7 +78,10 @@ func readChange(forge activity.Forge) *Function {
 			answer["url"], answer["state"], answer["into"], answer["head"] = c.URL, c.State, c.Into, c.Head
 			answer["message"], answer["refused"] = strings.ToValidUTF8(message, ""), c.Refused
 			answer["paths"], answer["more"], answer["resources"] = anyOf(c.Paths), c.More, anyOf(resources)
-			answer["diffs"] = diffs
+			answer["diffs"], answer["base"] = diffs, ""
+			if !c.Fork {
+				answer["base"] = c.Base
+			}
 			return answer, nil
 		},
 	}
@@ -109,15 +113,11 @@ func resourcesOf(ctx context.Context, c activity.Change) (names []string, diffs 
 	if unread += unnamed; unread > 0 {
 		names = append(names, fmt.Sprintf("and those in %d manifests that are too large, or have aliases or a key twice", unread))
 	}
-	diffs = []any{}
 	if c.Fork {
-		return names, diffs, nil
+		return names, []any{}, nil
 	}
 	shown, err := manifest.ResourceDiffs(ctx, files, all)
-	for _, d := range shown {
-		diffs = append(diffs, map[string]any{"object": d.Path, "diff": d.Diff, "truncated": d.Truncated})
-	}
-	return names, diffs, err
+	return names, diffsOf(shown), err
 }
 
 func anyOf(texts []string) []any {

@@ -108,6 +108,7 @@ func All(forge activity.Forge, web Outgoing, renderer activity.Renderer) []activ
 		get(), listObjects(), checkApplication(), sync(), terminate(), promote(), abort(), retry(),
 		submitWorkflow(), stopWorkflow(), terminateWorkflow(), workflowLogs(), runJob(), stopJob(), jobLogs(), analyze(), endAnalysis(),
 		renderTemplate(), evaluate(), renderKustomization(forge, renderer), renderChart(forge, web, renderer),
+		compareRendered(forge, web, renderer),
 		applyObjects(), patchObject(), deleteObject(), readLogs(), healthOfObjects(),
 		httpRequest(web), sendMail(web), publish(web), checkpoint(),
 	}

@@ -36,10 +36,7 @@ func renderKustomization(forge activity.Forge, renderer activity.Renderer) *Func
 				"and so are links and submodules below `root`. An overlay is built in a process of its own without network and files. At most 2,000 files\n" +
 				"of 8 MiB are read, and 4 MiB are answered; the time grows with the square of the number of objects, and some hundreds are well within\n" +
 				"the default limit. What takes more, or more memory and time than the operator allows, is the error `refused`.",
-			Arguments: append(treeFields(true),
-				Field{Name: "path", Doc: "The folder of the overlay; by default the root of the repository.", Type: Text},
-				Field{Name: "root", Doc: "The folder that has the overlay and its bases, and that is read; by default the whole repository.", Type: Text},
-			),
+			Arguments: append(treeFields(true), overlayFields()...),
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			folder := cleanPath(text(call.Args, "path"))
@@ -70,32 +67,8 @@ func renderChart(forge activity.Forge, charts activity.Charts, renderer activity
 				"tests and what `.helmignore` names are left out. Other hooks are an error, unless `skip_hooks` leaves them out: nothing would run them.\n" +
 				"Dependencies have to be in `charts/`. A chart is rendered in a process of its own without network and files; an archive has at most\n" +
 				"4 MiB, 20 MiB unpacked, and the answer 4 MiB. What takes more, or more memory and time than the operator allows, is the error `refused`.",
-			Arguments: append(treeFields(false),
-				Field{
-					Name: "chart", Type: Text,
-					Doc: "The repository of the chart in a registry, `oci://host/path`; the host has a dot or a port. Either `chart` or `path` is needed.",
-				},
-				Field{Name: "version", Doc: "The version of `chart`, or its digest, `sha256:…`.", Type: Text},
-				Field{
-					Name: "chart_credential", Type: Text,
-					Doc: "The name of a credential for the registry: one of the organization of kind registry, or one as of `http.request`, a user name and a " +
-						"password or a token. Its URLs have to cover the repository (`https://host/path`; one that is sent without TLS needs `http://`). By default none.",
-				},
-				Field{Name: "path", Doc: "The folder of the chart in the Git repository.", Type: Text},
-				Field{
-					Name: "value_files", Doc: "Files of the Git repository with values; a later one wins.", Type: List, Element: &Field{Type: Text, Required: true},
-				},
-				Field{Name: "values", Doc: "More values, as YAML; they win.", Type: Text},
-				Field{Name: "release", Doc: "What the chart sees as the name of its release.", Type: Text, Required: true},
-				Field{Name: "namespace", Doc: "What the chart sees as the namespace of its release.", Type: Text, Required: true},
-				Field{Name: "kube_version", Doc: "What the chart sees as the version of the cluster; by default that of the library. The chart's `kubeVersion` has to allow it.", Type: Text},
-				Field{
-					Name: "api_versions", Doc: "What the chart sees as APIs of the cluster, beside those of Kubernetes.", Type: List,
-					Element: &Field{Type: Text, Required: true},
-				},
-				Field{Name: "skip_hooks", Doc: "Leave hooks out, which otherwise are an error.", Type: Flag},
-			),
-			Check: checkChart,
+			Arguments: append(treeFields(false), chartFields()...),
+			Check:     checkChart,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
 			skip, _ := call.Args["skip_hooks"].(bool)
@@ -130,6 +103,43 @@ func renderChart(forge activity.Forge, charts activity.Charts, renderer activity
 			}
 			return answer, nil
 		},
+	}
+}
+
+// overlayFields are the arguments of an overlay beside its repository.
+func overlayFields() []Field {
+	return []Field{
+		{Name: "path", Doc: "The folder of the overlay; by default the root of the repository.", Type: Text},
+		{Name: "root", Doc: "The folder that has the overlay and its bases, and that is read; by default the whole repository.", Type: Text},
+	}
+}
+
+// chartFields are the arguments of a chart beside its repository.
+func chartFields() []Field {
+	return []Field{
+		{
+			Name: "chart", Type: Text,
+			Doc: "The repository of the chart in a registry, `oci://host/path`; the host has a dot or a port. Either `chart` or `path` is needed.",
+		},
+		{Name: "version", Doc: "The version of `chart`, or its digest, `sha256:…`.", Type: Text},
+		{
+			Name: "chart_credential", Type: Text,
+			Doc: "The name of a credential for the registry: one of the organization of kind registry, or one as of `http.request`, a user name and a " +
+				"password or a token. Its URLs have to cover the repository (`https://host/path`; one that is sent without TLS needs `http://`). By default none.",
+		},
+		{Name: "path", Doc: "The folder of the chart in the Git repository.", Type: Text},
+		{
+			Name: "value_files", Doc: "Files of the Git repository with values; a later one wins.", Type: List, Element: &Field{Type: Text, Required: true},
+		},
+		{Name: "values", Doc: "More values, as YAML; they win.", Type: Text},
+		{Name: "release", Doc: "What the chart sees as the name of its release.", Type: Text, Required: true},
+		{Name: "namespace", Doc: "What the chart sees as the namespace of its release.", Type: Text, Required: true},
+		{Name: "kube_version", Doc: "What the chart sees as the version of the cluster; by default that of the library. The chart's `kubeVersion` has to allow it.", Type: Text},
+		{
+			Name: "api_versions", Doc: "What the chart sees as APIs of the cluster, beside those of Kubernetes.", Type: List,
+			Element: &Field{Type: Text, Required: true},
+		},
+		{Name: "skip_hooks", Doc: "Leave hooks out, which otherwise are an error.", Type: Flag},
 	}
 }
 

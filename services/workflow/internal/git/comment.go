@@ -103,6 +103,9 @@ func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (foun
 	if p.preparing { // for some seconds after it was opened; programs read it again after a conflict
 		return found, "", "", fault.New(fault.Conflict, "%s is still preparing pull request %d", h.url, r.Number)
 	}
+	if commitID.MatchString(p.base) {
+		found.Base = p.base
+	}
 	if found.Message, err = h.message(ctx, r.Number, p.Head); err != nil {
 		return found, "", "", err
 	}

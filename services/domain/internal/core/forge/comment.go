@@ -68,7 +68,7 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 		return -1
 	}, r.Head)
 	fmt.Fprintf(&b, "What commit %.12s would roll out, as things are now. `/lockstep plan` in a comment plans it again.\n", head)
-	if len(all) == 0 && !more {
+	if len(all) == 0 && !more && len(r.Rendered) == 0 {
 		b.WriteString("\nThe change touches no application.\n")
 	}
 	left := 0
@@ -92,10 +92,65 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	if block := resources(r.Resources); len(all) > 0 && block != "" && b.Len()+len(block) < maxComment {
 		b.WriteString("\n" + block)
 	}
+	b.WriteString(renderedBlocks(r, maxComment-b.Len()))
 	if len(all) > 0 {
 		b.WriteString(diffs(r.Diffs, maxComment-b.Len()))
 	}
 	return b.String()
+}
+
+// renderedBlocks are the environments whose overlays and charts differ once they are rendered: first all objects, then what differs in
+// them, as far as there is room, for each environment alike.
+func renderedBlocks(r reading, room int) string {
+	if len(r.Rendered) == 0 && r.Unrendered == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nOverlays and charts, rendered before and after the change:\n")
+	left := r.Unrendered
+	var shown []rendered
+	for _, one := range r.Rendered {
+		block := "\n" + fence + "text\n" + strings.Join(renderedLines(one), "\n") + "\n" + fence + "\n"
+		if b.Len()+len(block) > room-200 {
+			left++
+			continue
+		}
+		b.WriteString(block)
+		shown = append(shown, one)
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "\nThere are %d more environments whose overlays or charts the change may touch, which are not shown.\n", left)
+	}
+	for i, one := range shown {
+		for at := range one.Diffs {
+			one.Diffs[at].Object = one.application + ", " + one.Environment + ": " + one.Diffs[at].Object
+		}
+		b.WriteString(diffs(one.Diffs, (room-b.Len())/(len(shown)-i)))
+	}
+	if b.Len() > room {
+		return ""
+	}
+	return b.String()
+}
+
+// renderedLines say what differs in an environment.
+func renderedLines(r rendered) []string {
+	all := []string{line(r.application + ", " + r.Environment)}
+	add := func(text string) { all = append(all, "  "+line(text)) }
+	if r.Why != "" {
+		add("not rendered: " + r.Why)
+		return all
+	}
+	if r.Before != "" {
+		add("all objects count as added; before the change it cannot be rendered: " + r.Before)
+	}
+	for _, one := range r.Resources {
+		add(one)
+	}
+	if len(r.Resources) == 0 {
+		add("no object differs")
+	}
+	return all
 }
 
 // shownDiffs is how many objects of a change have their differences in a comment.
@@ -147,8 +202,11 @@ const shownStatus = 140
 
 // summary is a plan in a few words. It is never a failure: what is refused now may be permitted when the change is merged, and nobody looks
 // again before the next push.
-func summary(all []trigger.Touched, more bool) string {
+func summary(r reading, all []trigger.Touched, more bool) string {
 	if len(all) == 0 && !more {
+		if len(r.Rendered) > 0 {
+			return fmt.Sprintf("touches no application; environments whose overlays or charts differ: %d", len(r.Rendered))
+		}
 		return "touches no application"
 	}
 	var parts []string

@@ -290,6 +290,9 @@ type Tx interface {
 	LockApplication(ctx context.Context, id int64) (core.Application, error)
 
 	SaveForgeMirror(ctx context.Context, m Mirror) error
+	// PipelinesNaming returns the newest pipelines of applications that are not archived whose text has some text, without regard to case,
+	// by the name of the application: at most so many.
+	PipelinesNaming(ctx context.Context, text string, most int) ([]Pipeline, error)
 	// ForgeOfCredential is the kind of forge of a credential of the organization; empty if it has no such credential, or it is of none.
 	ForgeOfCredential(ctx context.Context, name string) (string, error)
 	// MarkForgeLive marks what is live of an application, and what its latest rollouts are about.
@@ -403,6 +406,8 @@ type Deps struct {
 	Engine Engine
 	Checks Checks
 	Plans  Plans
+	// Pipelines says what environments are deployed from.
+	Pipelines Pipelines
 	// Secrets gives hooks their secrets.
 	Secrets Secrets
 	Clock   clock.Clock
@@ -416,15 +421,16 @@ type Deps struct {
 //
 // Errors have the classes of pkg/fault: Invalid with the fields at fault, NotFound, Refused, Denied.
 type UseCases struct {
-	store   Store
-	engine  Engine
-	checks  Checks
-	plans   Plans
-	secrets Secrets
-	clock   clock.Clock
-	url     string
-	wake    func()
-	review  func()
+	store     Store
+	engine    Engine
+	checks    Checks
+	plans     Plans
+	pipelines Pipelines
+	secrets   Secrets
+	clock     clock.Clock
+	url       string
+	wake      func()
+	review    func()
 	// served is the organization whose turn was last.
 	served atomic.Int64
 	counts counts
@@ -439,18 +445,19 @@ func New(d Deps) *UseCases {
 		d.Review = func() {}
 	}
 	return &UseCases{
-		store: d.Store, engine: d.Engine, checks: d.Checks, plans: d.Plans, secrets: d.Secrets, clock: d.Clock, url: d.URL, wake: d.Wake,
-		review: d.Review,
+		store: d.Store, engine: d.Engine, checks: d.Checks, plans: d.Plans, pipelines: d.Pipelines, secrets: d.Secrets,
+		clock: d.Clock, url: d.URL, wake: d.Wake, review: d.Review,
 	}
 }
 
 // counts counts what this process has done, for the metrics.
 type counts struct {
-	statuses, pulls     attempts
-	answers             attempts
-	deployments         attempts
-	pullsIgnored        atomic.Int64
-	taken, old, ignored atomic.Int64
+	statuses, pulls                attempts
+	answers                        attempts
+	deployments                    attempts
+	pullsIgnored                   atomic.Int64
+	rendered, unrendered, unlooked atomic.Int64
+	taken, old, ignored            atomic.Int64
 }
 
 // attempts counts what became of attempts.
@@ -492,4 +499,11 @@ func (u *UseCases) PullCounts() map[string]int64 {
 	all := u.counts.pulls.read()
 	all["ignored"] = u.counts.pullsIgnored.Load()
 	return all
+}
+
+// RenderCounts returns what became of overlays and charts that pull requests change, in this process, by outcome.
+func (u *UseCases) RenderCounts() map[string]int64 {
+	return map[string]int64{
+		"rendered": u.counts.rendered.Load(), "failed": u.counts.unrendered.Load(), "left_out": u.counts.unlooked.Load(),
+	}
 }

@@ -118,7 +118,7 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		taken = false
 		firsts, err := tx.ClaimAll(ctx, []core.Inbound{r.In})
-		if err != nil || !slices.Contains(firsts, true) || !follows {
+		if err != nil || !slices.Contains(firsts, true) || name == "" {
 			return err
 		}
 		hook, err := tx.ForgeHookByKey(ctx, r.Hook)
@@ -127,6 +127,12 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 		}
 		if err != nil || !hook.Plans || !slices.ContainsFunc(hook.Repositories, func(p string) bool { return pattern.Match(p, name) }) {
 			return err
+		}
+		if !follows { // an environment may be deployed from it although no version comes from it
+			all, left, err := u.targets(ctx, tx, organization, name)
+			if err != nil || len(all)+left == 0 {
+				return err
+			}
 		}
 		asked := []string{}
 		if r.AskedBy != "" {
@@ -174,6 +180,9 @@ type reading struct {
 	More      bool     `json:"more"`
 	Resources []string `json:"resources"`
 	Diffs     []diff   `json:"diffs"`
+	// Rendered are the overlays and charts of environments that it changes, and Unrendered is how many others it changes.
+	Rendered   []rendered `json:"rendered"`
+	Unrendered int        `json:"unrendered"`
 }
 
 // diff is what differs in one of the resources.
@@ -216,13 +225,16 @@ func (u *UseCases) plan(ctx context.Context, organization int64, p Pull) (planne
 	if err != nil {
 		return made, err
 	}
+	read := r.Rendered
 	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
 		mirrors, err := tx.ForgeMirrors(ctx, organization)
-		all = slices.DeleteFunc(all, func(t trigger.Touched) bool {
-			return slices.ContainsFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == t.Application.ID && !m.Plans })
-		})
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(t trigger.Touched) bool { return leftOut(mirrors, t.Application.ID) })
+		r.Rendered, err = u.shownRendered(ctx, tx, organization, p.Name, read)
 		return err
 	})
-	made.body, made.summary, made.onlyKnown = comment(r, all, more), summary(all, more), len(all) == 0 && !more
+	made.body, made.summary, made.onlyKnown = comment(r, all, more), summary(r, all, more), len(all) == 0 && !more && len(r.Rendered) == 0
 	return made, err
 }

@@ -112,7 +112,7 @@ func (u *UseCases) beginPull(ctx context.Context, tx Tx, organization int64, p P
 	if err := tx.SaveForgeHost(ctx, h); err != nil {
 		return p, false, err
 	}
-	if p, err = p.begun(ctx, tx, organization, u.url, now); err != nil {
+	if p, err = u.begun(ctx, tx, organization, p, now); err != nil {
 		return p, false, err
 	}
 	if err := tx.SaveForgePull(ctx, p); err != nil {
@@ -138,7 +138,7 @@ func (p Pull) next(hooks []Hook) Step {
 }
 
 // begun is a pull request with the run of its step.
-func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console string, now time.Time) (Pull, error) {
+func (u *UseCases) begun(ctx context.Context, tx Tx, organization int64, p Pull, now time.Time) (Pull, error) {
 	p.Reading = nil
 	if p.Step == StepAnswer {
 		all, err := tx.ForgeAnswers(ctx, p.Name, p.Number, shownAnswers)
@@ -147,7 +147,7 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console stri
 		}
 		p.AnswersBegun = p.Answers
 		return p.run(now, map[string]any{"comment": withKnown(map[string]any{
-			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all, console), "only_known": false,
+			"repo_url": p.Repository, "number": p.Number, "marker": answersMarker(organization), "body": answers(all, u.url), "only_known": false,
 		}, p.AnswersLink)})
 	}
 	change := map[string]any{"repo_url": p.Repository, "number": p.Number}
@@ -155,7 +155,15 @@ func (p Pull) begun(ctx context.Context, tx Tx, organization int64, console stri
 		change["asked_by"] = p.AskedBy
 	}
 	p.BegunRevision = p.Revision
-	return p.run(now, map[string]any{"change": change})
+	arguments := map[string]any{"change": change}
+	all, left, err := u.targets(ctx, tx, organization, p.Name)
+	if err != nil {
+		return p, err
+	}
+	if len(all) > 0 {
+		arguments["render"] = map[string]any{"targets": all, "left": left}
+	}
+	return p.run(now, arguments)
 }
 
 // withKnown names the comment that there is already, which another account may have written.
@@ -289,6 +297,7 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	h.learn(&h.Pulls, o, false)
 	h.Pulls.Failures, p.Error = 0, ""
 	p.Step = StepWrite
+	u.counts.renderings(p.Reading)
 	*p, err = p.run(now, map[string]any{
 		"comment": withKnown(map[string]any{
 			"repo_url": p.Repository, "number": p.Number, "marker": marker(organization), "body": made.body, "only_known": made.onlyKnown,
@@ -316,14 +325,14 @@ func (u *UseCases) pullEnded(p *Pull, h *Host, now time.Time, o outcome) {
 			p.Outcome = "another comment has the answers to commands"
 		}
 	case StepWrite:
-		p.Link, p.Outcome = linkOf(o.link), "its comment has the plan"
+		p.Link, p.Outcome = linkOf(o.link), "its comment has the plan"+renderings(p.Reading).words()
 		switch {
 		case o.held != "":
 			p.Outcome = heldComment("its comment", p.Link, o.held)
 		case o.link == "":
 			p.Link, p.Outcome = "", "it touches no application"
 		case o.unset != "":
-			p.Outcome = cut("its comment has the plan; the status of its commit was not set: "+o.unset, maxError)
+			p.Outcome = cut(p.Outcome+"; the status of its commit was not set: "+o.unset, maxError)
 		}
 	case StepRead:
 	}

@@ -2,6 +2,7 @@ package forge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -128,4 +129,14 @@ func (w Writes) ForgeAnswers(ctx context.Context, name string, number int64, mos
 		all[len(rows)-1-i] = forge.Answered{Author: r.Author, Command: r.Command, Answer: r.Answer, At: r.ReceivedAt}
 	}
 	return all, pg.Classify(err, "read the answers on pull request %d of %s", number, name)
+}
+
+// PipelinesNaming implements forge.Tx.
+func (w Writes) PipelinesNaming(ctx context.Context, text string, most int) ([]forge.Pipeline, error) {
+	rows, err := w.Q.PipelinesNaming(ctx, w.Entered, text, int32(most))
+	all := make([]forge.Pipeline, len(rows))
+	for i, r := range rows {
+		all[i] = forge.Pipeline{ApplicationID: r.ID, Application: r.Name, Definition: json.RawMessage(r.Definition)}
+	}
+	return all, pg.Classify(err, "read pipelines that name a repository")
 }

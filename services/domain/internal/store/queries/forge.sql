@@ -358,3 +358,12 @@ FROM cd_forge_pulls WHERE organization_id = @organization_id AND (@before::bigin
 
 -- name: ForgetForgePulls :one
 SELECT cd_forget_forge_pulls(@before::timestamptz, @most::integer)::bigint;
+
+-- name: PipelinesNaming :many
+-- The newest pipelines whose text has some text, as the path of a repository.
+SELECT a.id, a.name, f.definition FROM cd_applications a CROSS JOIN LATERAL (
+    SELECT d.definition FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
+    ORDER BY d.version DESC LIMIT 1
+) f
+WHERE a.organization_id = @organization_id AND a.archived_at IS NULL AND position(@text::text IN lower(f.definition)) > 0
+ORDER BY a.name LIMIT @most;

@@ -1467,6 +1467,42 @@ func (q *Queries) OwnForgeCredential(ctx context.Context, organizationID int64, 
 	return column_1, err
 }
 
+const pipelinesNaming = `-- name: PipelinesNaming :many
+SELECT a.id, a.name, f.definition FROM cd_applications a CROSS JOIN LATERAL (
+    SELECT d.definition FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
+    ORDER BY d.version DESC LIMIT 1
+) f
+WHERE a.organization_id = $1 AND a.archived_at IS NULL AND position($2::text IN lower(f.definition)) > 0
+ORDER BY a.name LIMIT $3
+`
+
+type PipelinesNamingRow struct {
+	ID         int64
+	Name       string
+	Definition string
+}
+
+// The newest pipelines whose text has some text, as the path of a repository.
+func (q *Queries) PipelinesNaming(ctx context.Context, organizationID int64, text string, most int32) ([]PipelinesNamingRow, error) {
+	rows, err := q.db.Query(ctx, pipelinesNaming, organizationID, text, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PipelinesNamingRow
+	for rows.Next() {
+		var i PipelinesNamingRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Definition); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const putOffForgeMarks = `-- name: PutOffForgeMarks :exec
 UPDATE cd_forge_marks SET due_at = GREATEST(due_at, $1::timestamptz) WHERE organization_id = $2 AND id = ANY($3::bigint[])
 `

@@ -27,6 +27,8 @@ type Change struct {
 	Files []ChangedFile
 	// Fork reports whether it comes from a fork: contents are not shown.
 	Fork bool
+	// Base is the commit that it is compared with; empty where that is not known.
+	Base string
 	Limit
 }
 

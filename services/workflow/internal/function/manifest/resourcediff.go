@@ -24,6 +24,11 @@ const (
 // ResourceDiffs are what differs in the first of some objects that Resources has found in the same files: as they would be applied, with
 // keys in order and without comments. Of secrets there are keys and no values.
 func ResourceDiffs(ctx context.Context, files []Revision, all []Resource) ([]Change, error) {
+	return resourceDiffs(ctx, files, all, maxObjectDiffs)
+}
+
+// resourceDiffs is ResourceDiffs within so many bytes.
+func resourceDiffs(ctx context.Context, files []Revision, all []Resource, most int) ([]Change, error) {
 	shown := all[:min(len(all), mostDiffed)]
 	before, after := map[resource]string{}, map[resource]string{}
 	for _, r := range shown {
@@ -44,7 +49,7 @@ func ResourceDiffs(ctx context.Context, files []Revision, all []Resource) ([]Cha
 		was, is := settle(before[r.resource], after[r.resource])
 		revisions[i] = Revision{Path: r.String(), Before: was, After: is}
 	}
-	changes, err := Diff(revisions, maxObjectDiffs)
+	changes, err := Diff(revisions, most)
 	for i := range changes { // the head names files, and there are none
 		if at := strings.Index(changes[i].Diff, "@@"); at >= 0 {
 			changes[i].Diff = changes[i].Diff[at:]
