@@ -174,7 +174,7 @@ func (t *tx) RolloutFleetAgents(ctx context.Context, environment int64) ([]rollo
 
 // TargetsThatRan implements rollout.Tx.
 func (t *tx) TargetsThatRan(ctx context.Context, application int64, environments []int64) (map[int64]map[int64]rollout.RanTarget, error) {
-	rows, err := t.q.TargetsThatRan(ctx, t.organization, application, environments)
+	rows, err := t.q.TargetsThatRan(ctx, environments, t.organization, application)
 	all := map[int64]map[int64]rollout.RanTarget{}
 	for _, r := range rows {
 		if all[r.EnvironmentID] == nil {

@@ -78,7 +78,7 @@ SELECT n.id, n.chain_id, n.block, n.application_id, n.trigger_id, n.state, n.rea
     COALESCE(s.outcome, '')::text AS outcome, COALESCE(s.reason, '')::text AS decision, COALESCE(r.state, '')::text AS rollout_state
 FROM cd_chain_nodes n
 LEFT JOIN cd_trigger_signals s ON s.organization_id = n.organization_id AND s.trigger_id = n.trigger_id AND s.cause = 'chain:' || n.id
-LEFT JOIN cd_rollouts r ON r.organization_id = n.organization_id AND r.id = COALESCE(n.rollout_id, s.rollout_id)
+LEFT JOIN cd_rollouts r ON r.organization_id = n.organization_id AND r.id = CASE WHEN n.rollout_id IS NULL THEN s.rollout_id ELSE n.rollout_id END
 WHERE n.organization_id = @organization_id AND n.chain_id = ANY(@ids::bigint[])
 ORDER BY n.chain_id, n.block, n.application_id;
 

@@ -116,13 +116,17 @@ ORDER BY t.wave, t.id;
 -- name: TargetsThatRan :many
 -- What an application's rollouts deployed last to each target of its fleets, from the last one on that was completed there and is no rollback.
 SELECT DISTINCT ON (e.environment_id, t.agent_id) e.environment_id, t.agent_id, r.version_set_id, (t.state = 'healthy')::boolean AS healthy
-FROM cd_rollouts r
-JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id
+FROM unnest(@environments::bigint[]) AS n(id)
+LEFT JOIN LATERAL (
+    SELECT o.id FROM cd_rollouts o
+    CROSS JOIN LATERAL (
+        SELECT FROM cd_rollout_environments c
+        WHERE c.organization_id = o.organization_id AND c.rollout_id = o.id AND c.environment_id = n.id AND c.state = 'completed' LIMIT 1
+    ) c
+    WHERE o.organization_id = @organization_id AND o.application_id = @application_id AND o.rollback_of IS NULL
+    ORDER BY o.id DESC LIMIT 1
+) since ON true
+JOIN cd_rollouts r ON r.organization_id = @organization_id AND r.application_id = @application_id AND r.id >= CASE WHEN since.id IS NULL THEN 0 ELSE since.id END -- not COALESCE, as in TouchedEnvironments
+JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = n.id
 JOIN cd_rollout_targets t ON t.organization_id = e.organization_id AND t.rollout_environment_id = e.id AND t.attempt > 0
-WHERE r.organization_id = @organization_id AND r.application_id = @application_id AND e.environment_id = ANY(@environments::bigint[])
-  AND e.rollout_id >= COALESCE((
-      SELECT max(c.rollout_id) FROM cd_rollout_environments c
-      JOIN cd_rollouts o ON o.organization_id = c.organization_id AND o.id = c.rollout_id
-      WHERE c.organization_id = @organization_id AND c.environment_id = e.environment_id AND o.application_id = @application_id AND c.state = 'completed'
-        AND o.rollback_of IS NULL), 0)
 ORDER BY e.environment_id, t.agent_id, e.rollout_id DESC;

@@ -65,20 +65,25 @@ WHERE organization_id = @organization_id AND application_id = @application_id AN
 
 -- name: TouchedEnvironments :many
 -- Where a rollout that came after the last completed one may have changed something: its deployments have begun, or it was allowed in
--- and their beginning may not have been heard of.
+-- and their beginning may not have been heard of. Each rollout since then is looked up by itself: joined in another way, or by EXISTS
+-- after OR, the history of the environment or all deployments may be read. With COALESCE in place of CASE, which behind row-level security
+-- is no condition of an index, it would be the history of the application.
 SELECT c.environment_id
 FROM cd_cells c
 JOIN cd_environments n ON n.organization_id = c.organization_id AND n.id = c.environment_id
 LEFT JOIN cd_rollout_environments live ON live.organization_id = c.organization_id AND live.id = c.live_rollout_environment_id
 CROSS JOIN LATERAL (
     SELECT FROM cd_rollouts r
-    JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = c.environment_id
-    WHERE r.organization_id = c.organization_id AND r.application_id = c.application_id AND r.id > COALESCE(live.rollout_id, 0)
-      AND e.state <> 'completed'
-      AND (EXISTS (SELECT FROM cd_deployments d
-                   WHERE d.organization_id = e.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled')))
-        OR EXISTS (SELECT FROM cd_rollout_transitions t
-                   WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name))
+    CROSS JOIN LATERAL (
+        SELECT e.id FROM cd_rollout_environments e
+        WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = c.environment_id AND e.state <> 'completed' LIMIT 1
+    ) e
+    WHERE r.organization_id = c.organization_id AND r.application_id = c.application_id AND r.id > CASE WHEN live.rollout_id IS NULL THEN 0 ELSE live.rollout_id END
+      AND COALESCE((SELECT true FROM cd_deployments d
+                    WHERE d.organization_id = r.organization_id AND d.rollout_environment_id = e.id AND (d.started_at IS NOT NULL OR d.state NOT IN ('pending', 'cancelled'))
+                    LIMIT 1),
+                   (SELECT true FROM cd_rollout_transitions t
+                    WHERE t.organization_id = r.organization_id AND t.rollout_id = r.id AND t.event = 'pass_gate' AND t.gate_id = n.name LIMIT 1), false)
     ORDER BY r.id DESC LIMIT 1
 ) touched
 WHERE c.organization_id = @organization_id AND c.application_id = @application_id;
@@ -114,10 +119,19 @@ LIMIT 1;
 
 -- name: EnvironmentsThatRan :many
 -- Where a version set has been completed, whatever came later.
-SELECT DISTINCT e.environment_id
-FROM cd_rollouts r
-JOIN cd_rollout_environments e ON e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.state = 'completed'
-WHERE r.organization_id = @organization_id AND r.version_set_id = @version_set_id;
+SELECT c.environment_id
+FROM cd_version_sets s
+JOIN cd_cells c ON c.organization_id = s.organization_id AND c.application_id = s.application_id
+CROSS JOIN LATERAL (
+    SELECT FROM cd_rollouts r
+    CROSS JOIN LATERAL (
+        SELECT FROM cd_rollout_environments e
+        WHERE e.organization_id = r.organization_id AND e.rollout_id = r.id AND e.environment_id = c.environment_id AND e.state = 'completed' LIMIT 1
+    ) e
+    WHERE r.organization_id = s.organization_id AND r.version_set_id = s.id
+    ORDER BY r.id DESC LIMIT 1
+) ran
+WHERE s.organization_id = @organization_id AND s.id = @version_set_id;
 
 -- name: LockRollout :one
 SELECT * FROM cd_rollouts WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
