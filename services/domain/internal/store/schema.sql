@@ -826,6 +826,7 @@ CREATE TABLE cd_check_statuses (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     environments jsonb NOT NULL DEFAULT '{}'::jsonb,
+    proposed_commit text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_check_statuses_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_check_statuses_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_check_statuses_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -836,7 +837,8 @@ CREATE TABLE cd_check_statuses (
     CONSTRAINT cd_check_statuses_key_is_plain CHECK ((key ~ '^[a-z0-9-]{1,63}$'::text)),
     CONSTRAINT cd_check_statuses_link_is_bounded CHECK ((length(link) <= 2000)),
     CONSTRAINT cd_check_statuses_phase_is_known CHECK ((phase = ANY (ARRAY['pending'::text, 'success'::text, 'failure'::text]))),
-    CONSTRAINT cd_check_statuses_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text])))
+    CONSTRAINT cd_check_statuses_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
+    CONSTRAINT cd_check_statuses_proposed_commit_is_whole CHECK ((proposed_commit ~ '^([0-9a-f]{40}([0-9a-f]{24})?)?$'::text))
 );
 CREATE INDEX cd_check_statuses_by_subject ON cd_check_statuses USING btree (organization_id, version_set_id, environment_id, key, id);
 CREATE TRIGGER cd_check_statuses_are_append_only BEFORE UPDATE ON cd_check_statuses FOR EACH ROW EXECUTE FUNCTION cd_refuse();
@@ -851,6 +853,8 @@ COMMENT ON COLUMN cd_check_statuses.environments IS
     'The phases of all environments of the rollout, by name, where the program has found them out together; empty if it has not.';
 COMMENT ON COLUMN cd_check_statuses.observed_at IS
     'When the reporter found it out.';
+COMMENT ON COLUMN cd_check_statuses.proposed_commit IS
+    'The commit of a proposal that the status is about; empty for one about the version set. It decides nothing once the change is proposed by another commit.';
 
 CREATE TABLE cd_credentials (
     organization_id bigint NOT NULL,

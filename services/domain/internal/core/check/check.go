@@ -48,6 +48,8 @@ type Tx interface {
 	LatestFlowDefinitions(ctx context.Context, organization int64, applications []int64) (map[int64]core.FlowDefinition, error)
 	// VersionSetsOfCommit are those that a commit has brought to an environment, the latest first; two at most.
 	VersionSetsOfCommit(ctx context.Context, application, environment int64, commit string) ([]int64, error)
+	// ProposedCommit is the commit by which a rollout would change an environment; empty where it proposes nothing there.
+	ProposedCommit(ctx context.Context, rollout, environment int64) (string, error)
 	// VersionSetsOfArtifact are those of the newest of an application, and of the active one, whose artifacts all have a digest or come from
 	// a commit, and those of which only some do; the latest first.
 	VersionSetsOfArtifact(ctx context.Context, application, active int64, artifact string, built bool) (whole, partly []int64, err error)
@@ -79,8 +81,8 @@ type Report struct {
 	ApplicationID, EnvironmentID int64
 	Application, Environment     string
 	// VersionSetID, Commit or Digest is the subject: what the status is about. A commit is one that a deployment to the environment has
-	// recorded, or the one that every artifact of a version set was built from, and is refused if these are several version sets; a digest
-	// is that of every artifact of a version set.
+	// recorded, or the one that every artifact of a version set was built from, and is refused if these are several version sets, or the one
+	// that was proposed for the environment; a digest is that of every artifact of a version set.
 	VersionSetID   int64
 	Commit, Digest string
 	Key            string
@@ -188,13 +190,13 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 		if err := u.known(ctx, tx, a.Organization, r, active[r.ApplicationID].ID); err != nil {
 			return err
 		}
-		set, err := subject(ctx, tx, a, r, active[r.ApplicationID].VersionSetID, environment.Name)
+		set, proposed, err := subject(ctx, tx, a, r, active[r.ApplicationID], environment.Name)
 		if err != nil {
 			return err
 		}
 		made = core.CheckReport{
 			ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: set, Key: r.Key, Phase: r.Phase,
-			Description: r.Description, Link: r.Link, Reporter: core.AuthorOf(a), CreatedAt: u.clock.Now(),
+			Description: r.Description, Link: r.Link, Reporter: core.AuthorOf(a), CreatedAt: u.clock.Now(), ProposedCommit: proposed,
 		}
 		made.ObservedAt = made.CreatedAt
 		// A reporter's clock may be ahead: a time in the future would hide what is reported until then.
@@ -214,7 +216,8 @@ func (u *UseCases) ReportCheck(ctx context.Context, a core.Actor, r Report) (cor
 			}
 			// A repetition that was observed later is recorded: what was observed in between must not count after it.
 			later := r.ObservedAt != nil && made.ObservedAt.After(one.ObservedAt)
-			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link && !later
+			repeats := one.Phase == made.Phase && one.Description == made.Description && one.Link == made.Link &&
+				one.ProposedCommit == made.ProposedCommit && !later
 			late := made.ObservedAt.Before(one.ObservedAt) ||
 				r.ObservedAt != nil && made.ObservedAt.Equal(one.ObservedAt) && rank(made.Phase) < rank(one.Phase)
 			if repeats || late {
@@ -364,45 +367,46 @@ func place(ctx context.Context, tx Tx, a core.Actor, r Report) (core.Environment
 	return e, a.MayIn(core.ActionReportCheck, e.Target(r.ApplicationID))
 }
 
-// subject is the version set that a report is about. Active is the one that is rolled out; 0 for none.
-func subject(ctx context.Context, tx Tx, a core.Actor, r Report, active int64, environment string) (int64, error) {
+// subject is the version set that a report is about, and the proposed commit if it is about that one. Active is the rollout that is not over
+// yet; the zero value for none.
+func subject(ctx context.Context, tx Tx, a core.Actor, r Report, active core.Rollout, environment string) (set int64, proposed string, err error) {
 	switch {
 	case r.Commit != "":
 		return ofCommit(ctx, tx, r, active, environment)
 	case r.Digest != "":
-		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/digest", Problem: "no version set of the application has"}, r.Digest)
+		set, err = ofArtifact(ctx, tx, r.ApplicationID, active.VersionSetID, fault.Field{Name: "/digest", Problem: "no version set of the application has"}, r.Digest)
+		return set, "", err
 	}
 	sets, err := tx.VersionSetsByID(ctx, a.Organization, []int64{r.VersionSetID})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if set, ok := sets[r.VersionSetID]; !ok || set.ApplicationID != r.ApplicationID {
-		return 0, fault.New(fault.NotFound, "version set %d does not exist, or is another application's", r.VersionSetID)
+		return 0, "", fault.New(fault.NotFound, "version set %d does not exist, or is another application's", r.VersionSetID)
 	}
-	return r.VersionSetID, nil
+	return r.VersionSetID, "", nil
 }
 
 // ofCommit is the version set that a commit has brought to an environment, or that was built from it. Where these are not the same one, as
 // in a repository that has the code and what is deployed, it is unknown which the status is about.
-func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment string) (int64, error) {
+func ofCommit(ctx context.Context, tx Tx, r Report, active core.Rollout, environment string) (set int64, proposed string, err error) {
 	commit := strings.ToLower(r.Commit)
-	refuse := func(format string, args ...any) (int64, error) {
+	refuse := func(format string, args ...any) (int64, string, error) {
 		why := fmt.Sprintf(format, args...)
-		return 0, fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf("found %s, %s; expected the version set", commit, why)})
+		return 0, "", fault.InvalidFields(fault.Field{Name: "/commit", Problem: fmt.Sprintf("found %s, %s; expected the version set", commit, why)})
 	}
 	recorded, err := tx.VersionSetsOfCommit(ctx, r.ApplicationID, r.EnvironmentID, commit)
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, "", err
 	case len(recorded) > 1:
 		return refuse("which %q had for several version sets", environment)
 	case len(recorded) == 0:
-		absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
-		return ofArtifact(ctx, tx, r.ApplicationID, active, fault.Field{Name: "/commit", Problem: absent}, commit)
+		return notDeployed(ctx, tx, r, active, environment, commit)
 	}
-	whole, partly, err := tx.VersionSetsOfArtifact(ctx, r.ApplicationID, active, commit, true)
+	whole, partly, err := tx.VersionSetsOfArtifact(ctx, r.ApplicationID, active.VersionSetID, commit, true)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	for _, set := range slices.Concat(whole, partly) {
 		if set != recorded[0] {
@@ -410,7 +414,27 @@ func ofCommit(ctx context.Context, tx Tx, r Report, active int64, environment st
 				environment, recorded[0], set)
 		}
 	}
-	return recorded[0], nil
+	return recorded[0], "", nil
+}
+
+// notDeployed is what a commit is about that no deployment has recorded: that of the proposal by which the environment would change, or one
+// that a version set was built from.
+func notDeployed(ctx context.Context, tx Tx, r Report, active core.Rollout, environment, commit string) (set int64, proposed string, err error) {
+	absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
+	if active.ID != 0 {
+		head, err := tx.ProposedCommit(ctx, active.ID, r.EnvironmentID)
+		if err != nil {
+			return 0, "", err
+		}
+		if head == commit {
+			return active.VersionSetID, head, nil
+		}
+		if head != "" {
+			absent = fmt.Sprintf("is not %s, which rollout %d has proposed for %q, and which ", head, active.ID, environment) + absent
+		}
+	}
+	set, err = ofArtifact(ctx, tx, r.ApplicationID, active.VersionSetID, fault.Field{Name: "/commit", Problem: absent}, commit)
+	return set, "", err
 }
 
 // ofArtifact is the version set that consists of an artifact with a digest, or of those that were built from a commit. A part of a version

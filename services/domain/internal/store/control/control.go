@@ -196,7 +196,7 @@ func checkReport(r query.CheckStatus) core.CheckReport {
 		ID: r.ID, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: core.CheckPhase(r.Phase), Description: r.Description, Link: r.Link,
 		Reporter: author(r.PrincipalType, r.PrincipalID, r.PrincipalName), ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt,
-		Asks: r.Asks, Environments: environments,
+		Asks: r.Asks, Environments: environments, ProposedCommit: r.ProposedCommit,
 	}
 }
 

@@ -378,6 +378,7 @@ func (w Writes) AddCheckReport(ctx context.Context, r core.CheckReport) (core.Ch
 		OrganizationID: w.Entered, ApplicationID: r.ApplicationID, EnvironmentID: r.EnvironmentID, VersionSetID: r.VersionSetID, Key: r.Key,
 		Phase: string(r.Phase), Description: r.Description, Link: r.Link, PrincipalType: string(r.Reporter.Type), PrincipalID: r.Reporter.ID,
 		PrincipalName: r.Reporter.Name, ObservedAt: r.ObservedAt, CreatedAt: r.CreatedAt, Asks: r.Asks, Environments: environments,
+		ProposedCommit: r.ProposedCommit,
 	})
 	if err != nil {
 		return core.CheckReport{}, pg.Classify(err, "add status of check %s", r.Key)
@@ -411,6 +412,15 @@ func (w Writes) notifyOfCheck(ctx context.Context, before []core.CheckReport, r 
 	default:
 		return nil
 	}
+}
+
+// ProposedCommit implements check.Tx.
+func (w Writes) ProposedCommit(ctx context.Context, rollout, environment int64) (string, error) {
+	head, err := w.Q.ProposedCommit(ctx, w.Entered, rollout, environment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return head, pg.Classify(err, "find what rollout %d has proposed for environment %d", rollout, environment)
 }
 
 // VersionSetsOfCommit implements check.Tx.

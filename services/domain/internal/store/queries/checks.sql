@@ -57,23 +57,34 @@ SELECT pg_advisory_xact_lock(hashtextextended(concat_ws(
 ), 0));
 
 -- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments)
-VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at, @asks, @environments)
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments, proposed_commit)
+VALUES (@organization_id, @application_id, @environment_id, @version_set_id, @key, @phase, @description, @link, @principal_type, @principal_id, @principal_name, @observed_at, @created_at, @asks, @environments, @proposed_commit)
 RETURNING *;
 
 -- name: ForgetCheckStatuses :one
 SELECT cd_forget_statuses(@latest::bigint)::bigint;
 
 -- name: LatestCheckStatuses :many
--- Of version sets, the latest for each environment, key and reporter.
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) * FROM cd_check_statuses
-WHERE organization_id = @organization_id AND version_set_id = ANY(@ids::bigint[])
+-- Of version sets, the latest for each environment, key and reporter. One about a commit that is not the proposed one any more is none.
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) * FROM cd_check_statuses s
+WHERE s.organization_id = @organization_id AND s.version_set_id = ANY(@ids::bigint[]) AND (s.proposed_commit = '' OR EXISTS (
+    SELECT FROM cd_rollouts r
+    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
+    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
+      AND r.state IN ('pending', 'in_progress', 'paused')
+))
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC;
 
 -- name: LatestStatusesOfCheck :many
--- Of one subject and key, the latest of each reporter.
-SELECT DISTINCT ON (principal_type, principal_id) * FROM cd_check_statuses
-WHERE organization_id = @organization_id AND version_set_id = @version_set_id AND environment_id = @environment_id AND key = @key
+-- Of one subject and key, the latest of each reporter. One about a commit that is not the proposed one any more is none.
+SELECT DISTINCT ON (principal_type, principal_id) * FROM cd_check_statuses s
+WHERE s.organization_id = @organization_id AND s.version_set_id = @version_set_id AND s.environment_id = @environment_id AND s.key = @key
+  AND (s.proposed_commit = '' OR EXISTS (
+    SELECT FROM cd_rollouts r
+    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
+    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
+      AND r.state IN ('pending', 'in_progress', 'paused')
+))
 ORDER BY principal_type, principal_id, id DESC;
 
 -- name: VersionSetOfCommit :many
@@ -90,6 +101,11 @@ JOIN cd_rollout_environments e ON e.organization_id = d.organization_id AND e.id
 JOIN cd_rollouts r ON r.organization_id = e.organization_id AND r.id = e.rollout_id
 WHERE e.environment_id = @environment_id AND r.application_id = @application_id
 ORDER BY r.version_set_id DESC LIMIT 2;
+
+-- name: ProposedCommit :one
+-- The commit by which a rollout would change an environment; no row where it proposes nothing there, or has withdrawn it.
+SELECT head FROM cd_rollout_proposals
+WHERE organization_id = @organization_id AND rollout_id = @rollout_id AND environment_id = @environment_id AND head <> '' AND state IN ('open', 'merged');
 
 -- name: VersionSetsOfArtifact :many
 -- Of the hundred newest version sets of an application, and one that is rolled out, those with an artifact that has a digest or, if that is

@@ -264,9 +264,9 @@ func (q *Queries) InsertCheckRun(ctx context.Context, arg InsertCheckRunParams) 
 }
 
 const insertCheckStatus = `-- name: InsertCheckStatus :one
-INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments
+INSERT INTO cd_check_statuses (organization_id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, created_at, asks, environments, proposed_commit)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+RETURNING organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments, proposed_commit
 `
 
 type InsertCheckStatusParams struct {
@@ -285,6 +285,7 @@ type InsertCheckStatusParams struct {
 	CreatedAt      time.Time
 	Asks           bool
 	Environments   json.RawMessage
+	ProposedCommit string
 }
 
 func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusParams) (CheckStatus, error) {
@@ -304,6 +305,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		arg.CreatedAt,
 		arg.Asks,
 		arg.Environments,
+		arg.ProposedCommit,
 	)
 	var i CheckStatus
 	err := row.Scan(
@@ -324,6 +326,7 @@ func (q *Queries) InsertCheckStatus(ctx context.Context, arg InsertCheckStatusPa
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Environments,
+		&i.ProposedCommit,
 	)
 	return i, err
 }
@@ -367,12 +370,17 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 }
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
-SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments FROM cd_check_statuses
-WHERE organization_id = $1 AND version_set_id = ANY($2::bigint[])
+SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments, proposed_commit FROM cd_check_statuses s
+WHERE s.organization_id = $1 AND s.version_set_id = ANY($2::bigint[]) AND (s.proposed_commit = '' OR EXISTS (
+    SELECT FROM cd_rollouts r
+    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
+    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
+      AND r.state IN ('pending', 'in_progress', 'paused')
+))
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
 
-// Of version sets, the latest for each environment, key and reporter.
+// Of version sets, the latest for each environment, key and reporter. One about a commit that is not the proposed one any more is none.
 func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64, ids []int64) ([]CheckStatus, error) {
 	rows, err := q.db.Query(ctx, latestCheckStatuses, organizationID, ids)
 	if err != nil {
@@ -400,6 +408,7 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Environments,
+			&i.ProposedCommit,
 		); err != nil {
 			return nil, err
 		}
@@ -412,8 +421,14 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 }
 
 const latestStatusesOfCheck = `-- name: LatestStatusesOfCheck :many
-SELECT DISTINCT ON (principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments FROM cd_check_statuses
-WHERE organization_id = $1 AND version_set_id = $2 AND environment_id = $3 AND key = $4
+SELECT DISTINCT ON (principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments, proposed_commit FROM cd_check_statuses s
+WHERE s.organization_id = $1 AND s.version_set_id = $2 AND s.environment_id = $3 AND s.key = $4
+  AND (s.proposed_commit = '' OR EXISTS (
+    SELECT FROM cd_rollouts r
+    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
+    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
+      AND r.state IN ('pending', 'in_progress', 'paused')
+))
 ORDER BY principal_type, principal_id, id DESC
 `
 
@@ -424,7 +439,7 @@ type LatestStatusesOfCheckParams struct {
 	Key            string
 }
 
-// Of one subject and key, the latest of each reporter.
+// Of one subject and key, the latest of each reporter. One about a commit that is not the proposed one any more is none.
 func (q *Queries) LatestStatusesOfCheck(ctx context.Context, arg LatestStatusesOfCheckParams) ([]CheckStatus, error) {
 	rows, err := q.db.Query(ctx, latestStatusesOfCheck,
 		arg.OrganizationID,
@@ -457,6 +472,7 @@ func (q *Queries) LatestStatusesOfCheck(ctx context.Context, arg LatestStatusesO
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Environments,
+			&i.ProposedCommit,
 		); err != nil {
 			return nil, err
 		}
@@ -492,6 +508,19 @@ func (q *Queries) LockReporter(ctx context.Context, arg LockReporterParams) erro
 		arg.Key,
 	)
 	return err
+}
+
+const proposedCommit = `-- name: ProposedCommit :one
+SELECT head FROM cd_rollout_proposals
+WHERE organization_id = $1 AND rollout_id = $2 AND environment_id = $3 AND head <> '' AND state IN ('open', 'merged')
+`
+
+// The commit by which a rollout would change an environment; no row where it proposes nothing there, or has withdrawn it.
+func (q *Queries) ProposedCommit(ctx context.Context, organizationID int64, rolloutID int64, environmentID int64) (string, error) {
+	row := q.db.QueryRow(ctx, proposedCommit, organizationID, rolloutID, environmentID)
+	var head string
+	err := row.Scan(&head)
+	return head, err
 }
 
 const reviewChecked = `-- name: ReviewChecked :exec

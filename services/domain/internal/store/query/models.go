@@ -601,6 +601,8 @@ type CheckStatus struct {
 	UpdatedAt time.Time
 	// The phases of all environments of the rollout, by name, where the program has found them out together; empty if it has not.
 	Environments json.RawMessage
+	// The commit of a proposal that the status is about; empty for one about the version set. It decides nothing once the change is proposed by another commit.
+	ProposedCommit string
 }
 
 // Whether anybody can be reached who acts in the environment, and since when.

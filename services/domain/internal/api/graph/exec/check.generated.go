@@ -295,6 +295,29 @@ func (ec *executionContext) fieldContext_CheckReport_observedAt(_ context.Contex
 	return graphql.NewScalarFieldContext("CheckReport", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _CheckReport_proposedCommit(ctx context.Context, field graphql.CollectedField, obj *model.CheckReport) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CheckReport_proposedCommit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ProposedCommit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CheckReport_proposedCommit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CheckReport", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _DecideCheckPayload_rollout(ctx context.Context, field graphql.CollectedField, obj *model.DecideCheckPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1360,6 +1383,11 @@ func (ec *executionContext) _CheckReport(ctx context.Context, sel ast.SelectionS
 			}
 		case "observedAt":
 			out.Values[i] = ec._CheckReport_observedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "proposedCommit":
+			out.Values[i] = ec._CheckReport_proposedCommit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

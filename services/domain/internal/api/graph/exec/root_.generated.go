@@ -522,16 +522,17 @@ type ComplexityRoot struct {
 	}
 
 	CheckReport struct {
-		Application  func(childComplexity int) int
-		CreatedAt    func(childComplexity int) int
-		Description  func(childComplexity int) int
-		Environment  func(childComplexity int) int
-		Key          func(childComplexity int) int
-		Link         func(childComplexity int) int
-		ObservedAt   func(childComplexity int) int
-		Phase        func(childComplexity int) int
-		ReporterName func(childComplexity int) int
-		VersionSet   func(childComplexity int) int
+		Application    func(childComplexity int) int
+		CreatedAt      func(childComplexity int) int
+		Description    func(childComplexity int) int
+		Environment    func(childComplexity int) int
+		Key            func(childComplexity int) int
+		Link           func(childComplexity int) int
+		ObservedAt     func(childComplexity int) int
+		Phase          func(childComplexity int) int
+		ProposedCommit func(childComplexity int) int
+		ReporterName   func(childComplexity int) int
+		VersionSet     func(childComplexity int) int
 	}
 
 	ClaimedSource struct {
@@ -4522,6 +4523,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CheckReport.Phase(childComplexity), true
+	case "CheckReport.proposedCommit":
+		if e.ComplexityRoot.CheckReport.ProposedCommit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CheckReport.ProposedCommit(childComplexity), true
 	case "CheckReport.reporter":
 		if e.ComplexityRoot.CheckReport.ReporterName == nil {
 			break
@@ -15734,6 +15741,8 @@ type CheckReport {
   reportedAt: Time!
   "When the reporter found it out. Of two reports of one reporter the one that was observed later counts."
   observedAt: Time!
+  "The commit of a proposal that it is about; empty for the version set. It counts while that commit is the one that would be merged."
+  proposedCommit: String!
 }
 
 "Input of reportCheck: about a version set, a commit or an artifact."
@@ -15745,8 +15754,8 @@ input ReportCheckInput {
   "Null for a commit or a digest."
   versionSetId: ID
   """
-  All of its hexadecimal digits: one that a deployment to the environment has recorded, or that everything in a version set was built from. Null
-  for a version set or a digest.
+  All of its hexadecimal digits: one that a deployment to the environment has recorded, that everything in a version set was built from, or that
+  was proposed for the environment, for which it counts as long as that is what would be merged. Null for a version set or a digest.
   """
   commit: String
   "That of the artifact which a version set consists of, such as sha256:9f86…; null for a version set or a commit."
@@ -22653,6 +22662,8 @@ func (ec *executionContext) childFields_CheckReport(ctx context.Context, field g
 		return ec.fieldContext_CheckReport_reportedAt(ctx, field)
 	case "observedAt":
 		return ec.fieldContext_CheckReport_observedAt(ctx, field)
+	case "proposedCommit":
+		return ec.fieldContext_CheckReport_proposedCommit(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CheckReport", field.Name)
 }

@@ -1528,8 +1528,8 @@ type ReportCheckInput struct {
 	Environment string `json:"environment"`
 	// Null for a commit or a digest.
 	VersionSetID *string `json:"versionSetId,omitempty"`
-	// All of its hexadecimal digits: one that a deployment to the environment has recorded, or that everything in a version set was built from. Null
-	// for a version set or a digest.
+	// All of its hexadecimal digits: one that a deployment to the environment has recorded, that everything in a version set was built from, or that
+	// was proposed for the environment, for which it counts as long as that is what would be merged. Null for a version set or a digest.
 	Commit *string `json:"commit,omitempty"`
 	// That of the artifact which a version set consists of, such as sha256:9f86…; null for a version set or a commit.
 	Digest *string `json:"digest,omitempty"`
