@@ -58,6 +58,8 @@ type DeploymentProposed struct {
 	// By is who has merged or closed it, and ByID the forge's number of that user; absent where the forge does not say.
 	By   string `json:"by,omitempty" jsonschema:"maxLength=255"`
 	ByID int64  `json:"by_id,omitempty" jsonschema:"minimum=1"`
+	// Unshown is why it cannot be shown that a person has merged exactly what is proposed, for people.
+	Unshown string `json:"unshown,omitempty" jsonschema:"maxLength=255"`
 }
 
 // EventType is com.gitlab.cd.deployment.proposed.

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
-// merges is what the engine reports of the pull request of an environment that somebody has merged.
+// merges is what the engine reports of the pull request of an environment that a person has merged.
 func (c *commenting) merges(environment, login string, user int64, change func(*event.DeploymentProposed)) event.DeploymentProposed {
 	return c.proposes(environment, "merged", func(d *event.DeploymentProposed) {
 		d.Branch, d.By, d.ByID, d.Commit = "main", login, user, strings.Repeat("7", 40)
@@ -55,10 +55,34 @@ func (c *commenting) approved() (approvals []string, note string) {
 
 func (c *commenting) counts(note string, approvals ...string) {
 	c.t.Helper()
-	got, said := c.approved()
-	if diff := cmp.Diff(approvals, got); diff != "" || said != note {
-		c.t.Errorf("found the note %q, expected %q; approvals (-want +got):\n%s", said, note, diff)
+	got, found := c.approved()
+	if diff := cmp.Diff(approvals, got); diff != "" || found != note {
+		c.t.Errorf("found the note %q, expected %q; approvals (-want +got):\n%s", found, note, diff)
 	}
+}
+
+// merging is comments with environments that declare their files, each those of its own folder.
+func merging(t *testing.T) *commenting {
+	t.Helper()
+	c := comments(t)
+	c.declares()
+	return c
+}
+
+func mergingOn(t *testing.T, entry string) *commenting {
+	t.Helper()
+	c := commentsOn(t, entry)
+	c.declares()
+	return c
+}
+
+func (c *commenting) declares() {
+	c.t.Helper()
+	_, err := c.pool.Exec(c.t.Context(), `ALTER TABLE cd_rollout_places DISABLE TRIGGER USER;
+		UPDATE cd_rollout_places p SET places = jsonb_build_array(jsonb_build_object(
+			'repository', 'https://git.test/shop/config', 'branch', 'main', 'path', e.name))
+		FROM cd_environments e WHERE e.organization_id = p.organization_id AND e.id = p.environment_id`)
+	c.ok(err)
 }
 
 const byAnn = "user 7 production: pull request #3 was merged on the forge, as Ann"
@@ -78,7 +102,7 @@ func TestMergingTheRequestApprovesTheGate(t *testing.T) {
 		},
 		"by a member who may not": {
 			func(c *commenting) event.DeploymentProposed { return c.merges("production", "Eve", 90, nil) },
-			fmt.Sprintf(no, "Eve", "this member may not approve it"), nil,
+			fmt.Sprintf(no, "Eve", "this member is in no group that approves it"), nil,
 		},
 		"by an account that nobody has linked": {
 			func(c *commenting) event.DeploymentProposed { return c.merges("production", "Bob", 71, nil) },
@@ -128,7 +152,7 @@ func TestMergingTheRequestApprovesTheGate(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := comments(t)
+			c := merging(t)
 			c.links(70, "Ann", person(7))
 			c.links(90, "Eve", person(9))
 			c.report(c.proposes("staging", "open", nil), c.proposes("production", "open", nil))
@@ -147,7 +171,7 @@ func TestMergingTheRequestApprovesTheGate(t *testing.T) {
 // D55: a branch alone is merged by nobody that Git knows, which its gate says; the merge by the run itself says nothing.
 func TestABranchAloneThatIsMergedIsNoApproval(t *testing.T) {
 	t.Parallel()
-	c := comments(t)
+	c := merging(t)
 	c.links(70, "Ann", person(7))
 	const note = "a merge of the proposed branch by hand is no approval: Git does not say who has done it"
 	alone := func(d *event.DeploymentProposed) {
@@ -167,7 +191,7 @@ func TestAMergeIsOneApprovalOfSeveral(t *testing.T) {
 	}
 	t.Run("the merge first", func(t *testing.T) {
 		t.Parallel()
-		c := commentsOn(t, `"group":"release","quorum":2`)
+		c := mergingOn(t, `"group":"release","quorum":2`)
 		c.links(70, "Ann", person(7))
 		c.report(c.proposes("production", "open", nil), c.merges("production", "Ann", 70, nil))
 		c.counts("", byAnn)
@@ -181,7 +205,7 @@ func TestAMergeIsOneApprovalOfSeveral(t *testing.T) {
 	})
 	t.Run("the merge last", func(t *testing.T) {
 		t.Parallel()
-		c := commentsOn(t, `"group":"release","quorum":2`)
+		c := mergingOn(t, `"group":"release","quorum":2`)
 		c.links(70, "Ann", person(7))
 		c.report(c.proposes("production", "open", nil))
 		_, err := c.rollouts.ApproveGate(t.Context(), person(7, "release"), resolution(c))
@@ -194,7 +218,7 @@ func TestAMergeIsOneApprovalOfSeveral(t *testing.T) {
 // D55, D46: who has asked for the rollout does not approve it with a merge either.
 func TestWhoHasAskedForTheRolloutDoesNotApproveByMerging(t *testing.T) {
 	t.Parallel()
-	c := comments(t)
+	c := merging(t)
 	c.links(70, "Ann", person(7))
 	_, err := c.pool.Exec(t.Context(), `ALTER TABLE cd_rollout_transitions DISABLE TRIGGER USER;
 		UPDATE cd_rollout_transitions SET principal_type = 'user', principal_id = 7 WHERE event = 'create';
@@ -207,8 +231,11 @@ func TestWhoHasAskedForTheRolloutDoesNotApproveByMerging(t *testing.T) {
 // D55: what counts is what the member may do when the approval is recorded.
 func TestAMemberWhoMayNoLongerApproveDoesNotByMerging(t *testing.T) {
 	t.Parallel()
-	for name, revoke := range map[string]func(c *commenting){
-		"unlinked": func(c *commenting) {
+	for name, test := range map[string]struct {
+		why    string
+		revoke func(c *commenting)
+	}{
+		"unlinked": {"no member has linked this account for the repository", func(c *commenting) {
 			accounts, err := c.chats.ForgeAccounts(c.t.Context(), person(7))
 			c.ok(err)
 			for _, a := range accounts {
@@ -216,27 +243,32 @@ func TestAMemberWhoMayNoLongerApproveDoesNotByMerging(t *testing.T) {
 				c.ok(err)
 			}
 			c.want(len(accounts), 1)
-		},
-		"removed": func(c *commenting) {
+		}},
+		"removed": {"the member who had linked this account has left", func(c *commenting) {
 			_, err := c.access.RemoveMember(c.t.Context(), user(), 7)
 			c.ok(err)
-		},
-		"no longer in the group": func(c *commenting) {
+		}},
+		"no longer in the group": {"this member is in no group that approves it", func(c *commenting) {
 			_, err := c.access.SetGroupMembers(c.t.Context(), user(), c.groupID("release"), []int64{8})
 			c.ok(err)
-		},
+		}},
+		"linked without the right": {"this account was linked by a sign-in that may not approve, so it has to be linked again", func(c *commenting) {
+			_, err := c.pool.Exec(c.t.Context(), `UPDATE cd_chat_accounts SET permissions = 1`)
+			c.ok(err)
+		}},
+		"the secret was replaced": {"the secret was replaced since this account was linked, so it has to be linked again", func(c *commenting) {
+			_, err := c.pool.Exec(c.t.Context(), `UPDATE cd_chat_accounts SET key_digest = decode(repeat('00', 32), 'hex')`)
+			c.ok(err)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := commentsBefore(t)
 			c.links(70, "Ann", person(7))
 			c.report(c.proposes("production", "open", nil), c.merges("production", "Ann", 70, nil))
-			revoke(c)
+			test.revoke(c)
 			c.asks()
-			got, note := c.approved()
-			if len(got) != 0 || !strings.HasPrefix(note, "the merge of pull request #3 on the forge by Ann is no approval: ") {
-				t.Errorf("found %q, and the note %q", got, note)
-			}
+			c.counts("the merge of pull request #3 on the forge by Ann is no approval: " + test.why)
 		})
 	}
 }
@@ -246,6 +278,7 @@ func commentsBefore(t *testing.T) *commenting {
 	t.Helper()
 	c := comments(t)
 	c.rollout = c.another(c.rollout)
+	c.declares()
 	return c
 }
 
@@ -307,7 +340,7 @@ func TestAMergePassesNoFreeze(t *testing.T) {
 // D55: a merge after the gate was answered is no approval of what is asked after an abort.
 func TestAMergeAfterTheGateWasAnsweredApprovesNothingLater(t *testing.T) {
 	t.Parallel()
-	c := comments(t)
+	c := merging(t)
 	c.links(70, "Ann", person(7))
 	c.report(c.proposes("production", "open", nil))
 	_, err := c.rollouts.ApproveGate(t.Context(), person(8, "release"), rollout.Resolution{RolloutID: c.rollout.ID, GateID: "production"})
@@ -316,6 +349,110 @@ func TestAMergeAfterTheGateWasAnsweredApprovesNothingLater(t *testing.T) {
 	c.counts("closed", "user 8 production: ")
 	c.asks()
 	c.counts("", "user 8 production: ")
+}
+
+// D55: nor is one that is read after an abort, however the gate was answered before; one that comes before any answer is.
+func TestAMergeThatIsReadAfterAnAbort(t *testing.T) {
+	t.Parallel()
+	for name, answered := range map[string]bool{"after the gate was answered": true, "before it was": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := merging(t)
+			c.links(70, "Ann", person(7))
+			c.report(c.proposes("production", "open", nil))
+			if answered {
+				_, err := c.rollouts.ApproveGate(t.Context(), person(8, "release"), rollout.Resolution{RolloutID: c.rollout.ID, GateID: "production"})
+				c.ok(err)
+			}
+			c.report(event.DeploymentStarted{DeploymentID: c.deployments(c.stops(c.rollout)[0])[0].ID})
+			_, err := c.rollouts.AbortRollout(t.Context(), user(), c.rollout.ID, "bad")
+			c.ok(err)
+			c.report(c.merges("production", "Ann", 70, nil), event.RolloutAborted{RolloutID: c.rollout.ID, EnvironmentID: c.staging.ID, Reason: "aborted"})
+			_, err = c.rollouts.RetryRollout(t.Context(), user(), c.rollout.ID, "")
+			c.ok(err)
+			c.asks()
+			if answered {
+				c.counts("the merge of pull request #3 on the forge by Ann is no approval: "+
+					"the gate was answered before, and a merge counts only for the first answer", "user 8 production: ")
+			} else {
+				c.counts("closed", byAnn)
+			}
+			c.verifyJournal(c.rollout)
+		})
+	}
+}
+
+// D55: where the driver does not say which files are the environment's, a program could propose anything for it: no merge approves that.
+func TestAMergeApprovesNothingWherePlacesAreUndeclared(t *testing.T) {
+	t.Parallel()
+	c := comments(t)
+	c.links(70, "Ann", person(7))
+	of := func(d *event.DeploymentProposed) { d.Repository = "https://git.test/shop/wiki" }
+	c.report(c.proposes("production", "open", of), c.merges("production", "Ann", 70, of))
+	c.counts("the merge of pull request #3 on the forge by Ann is no approval: " +
+		"the driver of the environment does not declare which files are the environment's, so anything could be proposed for it")
+	c.want(c.ended()[0], "in_progress")
+}
+
+// D55: what was not known of a merge at first is filled in by a later look; what is known stays.
+func TestALaterLookAtAMergeKnowsMore(t *testing.T) {
+	t.Parallel()
+	const no = "the merge of pull request #3 on the forge by Ann is no approval: "
+	c := mergingOn(t, `"group":"release","quorum":2`)
+	c.links(70, "Ann", person(7))
+	unshown := func(why string) func(*event.DeploymentProposed) {
+		return func(d *event.DeploymentProposed) { d.Head, d.Unshown = "", why }
+	}
+	c.report(c.proposes("production", "open", nil))
+	c.report(c.merges("production", "Ann", 0, unshown("it is the account of the repository's credential, with which runs merge")))
+	c.counts(no + "it is the account of the repository's credential, with which runs merge")
+	c.report(c.merges("production", "Ann", 70, unshown("the commits could not be read: no answer")))
+	c.counts(no + "the commits could not be read: no answer")
+	c.report(c.merges("production", "Ann", 70, nil))
+	c.counts("", byAnn)
+	c.report(c.merges("production", "Ann", 70, unshown("the commits could not be read: no answer")), c.merges("production", "Ann", 70, nil))
+	c.counts("", byAnn)
+	c.want(c.countOf(`SELECT count(*) FROM cd_rollout_proposals WHERE unshown = '' AND ended_head = head`), 1)
+}
+
+// D55, R4-02: a replica of an earlier release leaves nothing of a merge before to the next one, which it does not know enough about.
+func TestAnEarlierReleaseLeavesNoBranchOfAMergeBefore(t *testing.T) {
+	t.Parallel()
+	c := commentsBefore(t)
+	c.links(70, "Ann", person(7))
+	c.report(c.proposes("production", "open", nil), c.merges("production", "Bob", 71, nil))
+	head := strings.Repeat("5", 40)
+	for _, set := range []string{"state = 'open', ended_head = '', ended_by = '', ended_by_id = 0", "state = 'merged', ended_head = '" + head + "', ended_by = 'Ann', ended_by_id = 70"} {
+		_, err := c.pool.Exec(t.Context(), `UPDATE cd_rollout_proposals SET branch = 'main', number = 4, head = '`+head+`', `+set)
+		c.ok(err)
+	}
+	c.asks()
+	c.counts("the merge of pull request #4 on the forge by Ann is no approval: it was read by a replica that does not know into which branch")
+}
+
+// D55: what the run withdraws is one proposal, by its repository and number; the program chooses what it says.
+func TestAWithdrawalEndsItsOwnProposalAlone(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*event.DeploymentProposed){
+		"another number":     func(d *event.DeploymentProposed) { d.Number = 999 },
+		"another repository": func(d *event.DeploymentProposed) { d.Repository = "https://git.test/other/repo" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := merging(t)
+			c.links(70, "Ann", person(7))
+			c.report(c.proposes("production", "withdrawn", change), c.proposes("production", "open", nil), c.proposes("production", "withdrawn", change))
+			c.report(c.merges("production", "Ann", 70, nil))
+			c.counts("closed", byAnn)
+		})
+	}
+	t.Run("its own", func(t *testing.T) {
+		t.Parallel()
+		c := merging(t)
+		c.links(70, "Ann", person(7))
+		c.report(c.proposes("production", "open", nil), c.proposes("production", "withdrawn", nil), c.merges("production", "Ann", 70, nil))
+		c.counts("")
+	})
 }
 
 // D55: a merge that a replica of an earlier release has stored, which does not know into which branch it was, approves nothing.
@@ -333,7 +470,7 @@ func TestAMergeThatAnEarlierReleaseHasStored(t *testing.T) {
 // D55: one that was merged, taken back and proposed again is merged again, which is another answer.
 func TestAProposalThatIsMergedAgain(t *testing.T) {
 	t.Parallel()
-	c := commentsOn(t, `"group":"release","quorum":2`)
+	c := mergingOn(t, `"group":"release","quorum":2`)
 	c.links(70, "Ann", person(7))
 	c.links(80, "Bea", person(8))
 	next := func(d *event.DeploymentProposed) { d.Head, d.Number = strings.Repeat("5", 40), 4 }
@@ -350,7 +487,7 @@ func TestAProposalThatIsMergedAgain(t *testing.T) {
 func TestAMergedRequestSurvivesAKillAtEachStatement(t *testing.T) {
 	long(t)
 	t.Parallel()
-	c := comments(t)
+	c := merging(t)
 	c.links(70, "Ann", person(7))
 	c.report(c.proposes("production", "open", nil))
 	merged := c.emit(c.merges("production", "Ann", 70, nil), "")

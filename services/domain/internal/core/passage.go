@@ -310,7 +310,36 @@ type ForgeProposal struct {
 	// not known. EndedBranch is the branch that it was merged into; empty before, and where that was not reported.
 	EndedHead, EndedBranch string
 	// By is who has merged or closed it, as the forge calls them, and ByID their number there; empty and 0 where it does not say.
-	By         string
-	ByID       int64
+	By   string
+	ByID int64
+	// Unshown is why the engine cannot show that a person has merged exactly one commit, if it was merged.
+	Unshown    string
 	ReportedAt time.Time
+}
+
+// Unproved is why its merge is not known to be one of exactly what was proposed, by a person; empty if it is.
+func (p ForgeProposal) Unproved() string {
+	switch {
+	case p.EndedBranch == "":
+		return "it was read by a replica that does not know into which branch"
+	case p.EndedBranch != strings.TrimPrefix(p.Branch, "refs/heads/"):
+		return "it was merged into another branch than it was proposed for"
+	case p.EndedHead != "" && p.EndedHead == p.Head && p.By != "" && p.ByID != 0:
+		return "" // also where a look at anything else could not show it
+	case p.Unshown != "":
+		return p.Unshown
+	case p.EndedHead == "":
+		return "it cannot be shown that the proposed commit was merged"
+	case p.EndedHead != p.Head:
+		return "another commit was merged than was proposed"
+	case p.By == "":
+		return "the forge does not say who has merged it"
+	default:
+		return "" // by nobody who is linked
+	}
+}
+
+// Unsure reports whether it was merged, and a later report may say more of that: who it was, or what.
+func (p ForgeProposal) Unsure() bool {
+	return p.Status == ProposedMerged && p.Number != 0 && (p.ByID == 0 || p.Unproved() != "")
 }

@@ -162,6 +162,7 @@ func ofDeployments() map[string]reader {
 		event.TypeDeploymentProposed: as(func(d event.DeploymentProposed) rollout.Change {
 			return rollout.DeploymentProposed{RolloutID: d.RolloutID, Name: d.Name, Paths: d.Paths, Head: d.Head, Proposal: core.ForgeProposal{
 				Repository: d.Repository, Branch: d.Branch, Number: d.Number, Status: core.ProposedStatus(d.State), By: d.By, ByID: d.ByID,
+				Unshown: d.Unshown,
 			}}
 		}),
 		event.TypeDeploymentCommitted: as(func(d event.DeploymentCommitted) rollout.Change {

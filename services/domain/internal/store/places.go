@@ -303,7 +303,7 @@ func (t *tx) Proposal(ctx context.Context, rollout, environment int64) (core.For
 	}
 	return core.ForgeProposal{
 		Repository: row.Repository, Branch: row.Branch, Number: row.Number, Head: row.Head, Status: core.ProposedStatus(row.State),
-		EndedHead: row.EndedHead, EndedBranch: row.EndedBranch, By: row.EndedBy, ByID: row.EndedByID, ReportedAt: row.ReportedAt,
+		EndedHead: row.EndedHead, EndedBranch: row.EndedBranch, By: row.EndedBy, ByID: row.EndedByID, Unshown: row.Unshown, ReportedAt: row.ReportedAt,
 	}, true, nil
 }
 
@@ -322,12 +322,20 @@ func (t *tx) SaveProposal(ctx context.Context, rollout, environment int64, p cor
 		OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment, Repository: p.Repository, Branch: p.Branch,
 		Number: p.Number,
 		Head:   p.Head, State: string(p.Status), EndedHead: p.EndedHead, EndedBranch: p.EndedBranch, EndedBy: p.By, EndedByID: p.ByID,
-		ReportedAt: p.ReportedAt,
+		Unshown: p.Unshown, ReportedAt: p.ReportedAt,
 	})
 	return pg.Classify(err, "save proposal of rollout %d", rollout)
 }
 
+// GateAnsweredBefore implements rollout.Tx.
+func (t *tx) GateAnsweredBefore(ctx context.Context, rollout int64, gate string, request int64) (bool, error) {
+	answered, err := t.q.GateAnsweredBefore(ctx, query.GateAnsweredBeforeParams{
+		OrganizationID: t.organization, RolloutID: rollout, GateID: &gate, RequestID: request,
+	})
+	return answered, pg.Classify(err, "read the answers of gate %s of rollout %d", gate, rollout)
+}
+
 // MemberAtForge implements rollout.Tx.
-func (t *tx) MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, bool, error) {
+func (t *tx) MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, string, error) {
 	return chat.MemberAtForge(ctx, t, t.organization, repository, user)
 }

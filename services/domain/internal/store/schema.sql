@@ -3213,6 +3213,7 @@ CREATE TABLE cd_rollout_proposals (
     ended_branch text NOT NULL DEFAULT ''::text,
     answered_head text NOT NULL DEFAULT ''::text,
     answer text NOT NULL DEFAULT ''::text,
+    unshown text NOT NULL DEFAULT ''::text,
     CONSTRAINT cd_rollout_proposals_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_rollout_proposals_one_per_environment UNIQUE (organization_id, rollout_id, environment_id),
     CONSTRAINT cd_rollout_proposals_environment FOREIGN KEY (organization_id, environment_id) REFERENCES cd_environments(organization_id, id),
@@ -3225,9 +3226,11 @@ CREATE TABLE cd_rollout_proposals (
     CONSTRAINT cd_rollout_proposals_number_counts CHECK ((number >= 0)),
     CONSTRAINT cd_rollout_proposals_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 2048))),
     CONSTRAINT cd_rollout_proposals_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'merged'::text, 'closed'::text, 'withdrawn'::text]))),
+    CONSTRAINT cd_rollout_proposals_unshown_is_bounded CHECK ((octet_length(unshown) <= 255)),
     CONSTRAINT cd_rollout_proposals_user_counts CHECK ((ended_by_id >= 0))
 );
 CREATE INDEX cd_rollout_proposals_by_environment ON cd_rollout_proposals USING btree (organization_id, environment_id);
+CREATE TRIGGER cd_rollout_proposals_forget BEFORE UPDATE ON cd_rollout_proposals FOR EACH ROW WHEN ((new.state <> 'merged'::text)) EXECUTE FUNCTION cd_rollout_proposals_forget();
 CREATE TRIGGER cd_rollout_proposals_touch BEFORE UPDATE ON cd_rollout_proposals FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON TABLE cd_rollout_proposals IS
     'One for each environment of a rollout whose driver proposes, kept as long as the rollout.';
@@ -3247,6 +3250,8 @@ COMMENT ON COLUMN cd_rollout_proposals.head IS
     'The commit that was proposed last; empty if none was reported.';
 COMMENT ON COLUMN cd_rollout_proposals.number IS
     'That of the pull request; 0 for a branch alone.';
+COMMENT ON COLUMN cd_rollout_proposals.unshown IS
+    'Why it is not known that a person has merged exactly what was proposed; empty if it is, and before.';
 
 CREATE TABLE cd_rollout_skips (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -5550,6 +5555,19 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_review_stopped IS
     'What a control has stopped is evaluated again, and waits for it no longer.';
+
+CREATE OR REPLACE FUNCTION cd_rollout_proposals_forget()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    NEW.ended_branch := '';
+    NEW.unshown := '';
+    NEW.answered_head := '';
+    NEW.answer := '';
+    RETURN NEW;
+END
+$function$;
 
 CREATE OR REPLACE FUNCTION cd_run_deadlines()
  RETURNS trigger

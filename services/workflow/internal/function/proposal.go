@@ -51,8 +51,8 @@ func propose(forge activity.Forge) *Function {
 			Effect: activity.Proposes, Touches: touchesProposal, Check: checkProposed, Reports: reportProposed,
 			Doc: "Proposes a change of files, for branches that nobody may push to: commits it to a branch of its own, and opens a pull request (a merge\n" +
 				"request at GitLab), or updates the one that exists. Answers `{number, url, state, branch, head, commit, by, by_id, note,\n" +
-				"into, merged_head}`: `branch` is what is proposed, `into` the branch that it is for, and `merged_head` the commit that a person has merged,\n" +
-				"where the commits show it.\n\n" +
+				"into, merged_head, unshown}`: `branch` is what is proposed, `into` the branch that it is for, and `merged_head` the commit that a person has\n" +
+				"merged, where the commits show it; `unshown` is why they do not show exactly that.\n\n" +
 				"The name of the branch is `" + activity.ProposalPrefix + "` and what organization, run and `name` make, so the same call again is the same\n" +
 				"pull request. Its one commit is made on top of `branch`, and made anew once one of the files has changed there; with the method\n" +
 				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
@@ -300,7 +300,7 @@ func proposalAnswer(p activity.Proposal, err error) (any, error) {
 	}
 	return map[string]any{
 		"number": p.Number, "url": p.URL, "state": p.State, "branch": p.Branch, "head": p.Head, "commit": p.Commit, "by": p.By,
-		"by_id": p.ByID, "note": p.Note, "into": p.Into, "merged_head": p.Merged,
+		"by_id": p.ByID, "note": p.Note, "into": p.Into, "merged_head": p.Merged, "unshown": p.Unshown,
 	}, nil
 }
 

@@ -55,6 +55,7 @@ func reportOf(call activity.Call, value json.RawMessage, paths []string) (activi
 		ByID         int64 `json:"by_id"`
 		Into         string
 		MergedHead   string `json:"merged_head"`
+		Unshown      string
 	}
 	// Another proposal than that of this run and name says nothing of it: the program chooses the number.
 	if json.Unmarshal(value, &p) != nil || p.Branch != proposalBranch(call) || p.State == activity.ProposalUnchanged {
@@ -63,12 +64,15 @@ func reportOf(call activity.Call, value json.RawMessage, paths []string) (activi
 	into := text(call.Args, "branch")
 	if p.State == activity.ProposalMerged {
 		into, p.Head = p.Into, p.MergedHead
+	} else {
+		p.Unshown = ""
 	}
 	if len(into) > longestName {
 		return activity.Report{}, false
 	}
 	return reported(call, map[string]any{
 		"branch": into, "paths": paths, "number": p.Number, "state": p.State, "head": p.Head, "commit": p.Commit, "by": p.By, "by_id": p.ByID,
+		"unshown": oneLine(p.Unshown),
 	})
 }
 
@@ -123,4 +127,16 @@ func reported(call activity.Call, about map[string]any) (activity.Report, bool) 
 // printable reports whether a name that a forge says is one line of text.
 func printable(name string) bool {
 	return len(name) <= longestName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// oneLine is a text as one line, as far as a report has it.
+func oneLine(s string) string {
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "")
+	s = strings.ToValidUTF8(s[:min(len(s), longestName)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, s)
 }

@@ -46,10 +46,13 @@ func TestWhatIsReportedOfAProposal(t *testing.T) {
 		},
 		"merged by a person, and nothing shows what": {
 			"git.propose", "rollout-7", files,
-			activity.Proposal{Number: 4, State: "merged", Branch: own, Into: "scratch", Head: head, Commit: merged, By: "ann", ByID: 9},
+			activity.Proposal{
+				Number: 4, State: "merged", Branch: own, Into: "scratch", Head: head, Commit: merged, By: "ann", ByID: 9,
+				Unshown: "no\n\x00answer " + strings.Repeat("ü", 300),
+			},
 			&event.DeploymentProposed{
 				RolloutID: 7, Name: "prod", Repository: "https://git/x", Branch: "scratch", Paths: []string{"a"}, Number: 4, State: "merged", Commit: merged,
-				By: "ann", ByID: 9,
+				By: "ann", ByID: 9, Unshown: "no answer " + strings.Repeat("ü", 122),
 			},
 		},
 		"merged by no account": {

@@ -69,6 +69,8 @@ type Forge struct {
 	log    *slog.Logger
 	// writers is locked for each branch and organization; between processes only the compare-and-swap of the push decides.
 	writers keylock.Locks
+	// shown are merges by hand that the commits were read of.
+	shown shownMerges
 }
 
 var _ activity.Forge = (*Forge)(nil)

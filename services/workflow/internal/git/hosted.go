@@ -93,6 +93,8 @@ type hosted struct {
 	// plain is set if files are read and committed over Git's protocol all the same.
 	plain bool
 	url   string
+	// forge is the name of its interface.
+	forge string
 	seen  *allowance
 }
 
@@ -135,22 +137,22 @@ func (f *Forge) hosted(ctx context.Context, organization int64, repoURL string) 
 	switch c.Forge {
 	case GitLab:
 		r.base, r.user, r.authorization = base+"/api/v4/projects/"+url.PathEscape(project), base+"/api/v4/user", "Bearer "+auth.Password
-		return &hosted{api: gitLab{r}, url: repoURL, seen: r.seen}, nil
+		return &hosted{api: gitLab{r}, url: repoURL, forge: c.Forge, seen: r.seen}, nil
 	case GitHub:
 		base = c.app().APIFor(u)
 		r.base, r.user, r.authorization = base+"/repos/"+escape(project), base+"/user", "Bearer "+auth.Password
 		r.graph = strings.TrimSuffix(base, "/v3") + "/graphql"
-		return &hosted{api: gitHub{r}, url: repoURL, seen: r.seen}, nil
+		return &hosted{api: gitHub{r}, url: repoURL, forge: c.Forge, seen: r.seen}, nil
 	case Bitbucket:
 		if strings.EqualFold(u.Host, "bitbucket.org") {
 			base = "https://api.bitbucket.org"
 		}
 		r.base, r.user = base+"/2.0/repositories/"+escape(project), base+"/2.0/user"
 		r.authorization = bitbucketLogin(auth.Username, auth.Password)
-		return &hosted{api: bitbucket{r, unwritten{repoURL}}, plain: true, url: repoURL, seen: r.seen}, nil
+		return &hosted{api: bitbucket{r, unwritten{repoURL}}, plain: true, url: repoURL, forge: c.Forge, seen: r.seen}, nil
 	default:
 		r.base, r.user, r.authorization = base+"/api/v1/repos/"+escape(project), base+"/api/v1/user", "token "+auth.Password
-		return &hosted{api: gitea{r}, url: repoURL, seen: r.seen}, nil
+		return &hosted{api: gitea{r}, url: repoURL, forge: c.Forge, seen: r.seen}, nil
 	}
 }
 

@@ -88,14 +88,14 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	if p.Alone {
 		return f.proposeBranch(ctx, p)
 	}
-	d, exists := draftOf(p), false
+	d, exists, forge := draftOf(p), false, ""
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, exists, err = h.proposed(ctx, d.branch, d.into)
-		h.disown(ctx, &found)
-		return err
+		forge = h.forge
+		return cmp.Or(err, h.disown(ctx, &found))
 	})
 	if err != nil || exists && found.State != activity.ProposalOpen {
-		return found, cmp.Or(err, f.show(ctx, c.Organization, c.RepoURL, &found)) // a decision of people stays
+		return found, cmp.Or(err, f.show(ctx, c.Organization, c.RepoURL, forge, &found)) // a decision of people stays
 	}
 	head, changed, err := f.pushProposal(ctx, p)
 	if err != nil {
@@ -111,8 +111,8 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 		found, err = h.open(ctx, d)
 		if fault.Is(err, fault.Refused) { // another process may have been faster
 			if other, there, lookErr := h.proposed(ctx, d.branch, d.into); lookErr == nil && there {
-				found, err = other, nil
-				h.disown(ctx, &found)
+				err = h.disown(ctx, &other)
+				found = other
 			}
 		}
 		return err
@@ -421,9 +421,13 @@ func (f *Forge) checkMerged(ctx context.Context, m activity.MergeRequest, p acti
 		if err != nil {
 			return err
 		}
-		merged, err := r.resolve(ctx, p.Commit)
+		into := strings.TrimPrefix(m.Commit.Branch, "refs/heads/")
+		merged, on, err := r.onBranch(ctx, into, p.Commit)
 		if err != nil {
 			return err
+		}
+		if !on {
+			return fault.New(fault.Refused, "%s was merged%s as %s, which is not on branch %q", p.URL, by(p.By), p.Commit, into)
 		}
 		tree, err := merged.Tree()
 		if err != nil {
@@ -436,113 +440,6 @@ func (f *Forge) checkMerged(ctx context.Context, m activity.MergeRequest, p acti
 		}
 		return nil
 	})
-}
-
-// ReadProposal implements activity.Forge.
-func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL string, number int64) (p activity.Proposal, err error) {
-	err = f.propose(ctx, organization, repoURL, func(ctx context.Context, h *hosted) (err error) {
-		p, err = h.proposal(ctx, number)
-		h.disown(ctx, &p)
-		return err
-	})
-	return p, cmp.Or(err, f.show(ctx, organization, repoURL, &p))
-}
-
-// show finds out which head a merge by an account has merged. What a forge says of the branch may have changed since: others who push to it
-// after the merge could have another commit look merged than was. Empty is what cannot be shown.
-func (f *Forge) show(ctx context.Context, organization int64, repoURL string, p *activity.Proposal) error {
-	if p.State != activity.ProposalMerged || p.ByID == 0 || !commitID.MatchString(p.Head) || !commitID.MatchString(p.Commit) {
-		return nil
-	}
-	err := f.within(ctx, organization, repoURL, func(ctx context.Context, share *gitfetch.Share) error {
-		r, err := f.open(ctx, share, organization, repoURL)
-		if err != nil {
-			return err
-		}
-		is, err := r.merges(ctx, p.Commit, p.Head)
-		if p.Merged = ""; is {
-			p.Merged = p.Head
-		}
-		return err
-	})
-	if err == nil || fault.Is(err, fault.Unavailable) {
-		return err
-	}
-	return nil // what is gone cannot be shown
-}
-
-// merges reports whether a commit is the merge of exactly one other commit: that itself, a commit with it as a parent, or one with all that it
-// changes and nothing else.
-func (r *repository) merges(ctx context.Context, commit, head string) (bool, error) {
-	if commit == head {
-		return true, nil
-	}
-	merge, err := r.resolve(ctx, commit)
-	if err != nil {
-		return false, err
-	}
-	if merge.NumParents() > 1 && slices.Contains(merge.ParentHashes[1:], plumbing.NewHash(head)) {
-		return true, nil
-	}
-	want, err := r.changesOf(ctx, head)
-	if err != nil {
-		return false, err
-	}
-	if merge.NumParents() > 1 { // of a squash, as GitLab may have it
-		commit = merge.ParentHashes[1].String()
-	}
-	got, err := r.changesOf(ctx, commit)
-	return err == nil && maps.Equal(want, got), err
-}
-
-// changesOf are what a commit with one parent changes: the files, each as it is after it.
-func (r *repository) changesOf(ctx context.Context, id string) (map[string]string, error) {
-	c, err := r.resolve(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if c.NumParents() != 1 {
-		return nil, fault.New(fault.NotFound, "%s has %d parents, expected one", id, c.NumParents())
-	}
-	if err := r.fetch(ctx, 2, c.Hash); err != nil {
-		return nil, err
-	}
-	parent, err := r.commit(c.ParentHashes[0])
-	if err != nil {
-		return nil, err
-	}
-	before, err := parent.Tree()
-	if err != nil {
-		return nil, fmt.Errorf("read tree of %s: %w", parent.Hash, err)
-	}
-	after, err := c.Tree()
-	if err != nil {
-		return nil, fmt.Errorf("read tree of %s: %w", id, err)
-	}
-	changes, err := object.DiffTree(before, after)
-	if err != nil {
-		return nil, fmt.Errorf("compare %s and %s: %w", parent.Hash, id, err)
-	}
-	all := map[string]string{}
-	for _, change := range changes {
-		for _, path := range []string{change.From.Name, change.To.Name} {
-			if path != "" {
-				all[path] = hashAt(after, path).String() + " " + modeAt(after, path).String()
-			}
-		}
-	}
-	return all, nil
-}
-
-// disown drops the number of who has ended a proposal if it is that of the credential's own account, with which runs end proposals, or if
-// that cannot be found out: nobody is linked to it.
-func (h *hosted) disown(ctx context.Context, p *activity.Proposal) {
-	if p.ByID == 0 {
-		return
-	}
-	if own, err := h.account(ctx); err != nil || own == 0 || own == p.ByID {
-		p.ByID = 0
-	}
 }
 
 // Withdraw implements activity.Forge.

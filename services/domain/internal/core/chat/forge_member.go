@@ -18,20 +18,23 @@ type AccountTx interface {
 }
 
 // MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number, for comments on pull requests of the
-// repository; false for nobody, and where two members have linked it for different hooks. The rights are those of this moment, as far as
-// the account was linked for them.
-func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, repository string, user int64) (core.Actor, bool, error) {
+// repository; or why it is nobody, without names. The rights are those of this moment, as far as the account was linked for them.
+func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, repository string, user int64) (core.Actor, string, error) {
+	const unlinked = "no member has linked this account for the repository"
 	name := forge.RepositoryName(repository)
 	// A name stands for http and SSH as well, which may be another server: only over https it is the one that the hook is of.
-	if !strings.HasPrefix(strings.ToLower(repository), "https://") || name == "" || user <= 0 {
-		return core.Actor{}, false, nil
+	if !strings.HasPrefix(strings.ToLower(repository), "https://") || name == "" {
+		return core.Actor{}, "accounts count for a repository with an https address alone", nil
+	}
+	if user <= 0 {
+		return core.Actor{}, unlinked, nil
 	}
 	hooks, err := tx.ForgeHooks(ctx, organization)
 	if err != nil {
-		return core.Actor{}, false, err
+		return core.Actor{}, "", err
 	}
 	var found core.Actor
-	var is bool
+	is, nobody := false, unlinked
 	for _, h := range hooks {
 		if !h.Commands || !h.Covers(name) {
 			continue
@@ -40,15 +43,28 @@ func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, reposi
 		by := Press{Kind: of.Kind, Workspace: of.Workspace, User: of.User, KeyDigest: of.KeyDigest}
 		a, how, err := memberOf(ctx, tx, organization, by, core.MayApprove)
 		if err != nil {
-			return core.Actor{}, false, err
+			return core.Actor{}, "", err
 		}
 		switch {
+		case how == ownerMissing:
 		case how != ownerFound:
+			nobody = noMember[how]
 		case is && a.ID != found.ID:
-			return core.Actor{}, false, nil
+			return core.Actor{}, "two members have linked this account, for different hooks", nil
 		default:
 			found, is = a, true
 		}
 	}
-	return found, is, nil
+	if is {
+		nobody = ""
+	}
+	return found, nobody, nil
+}
+
+// noMember says why a member who has linked an account counts for nothing.
+var noMember = map[ownership]string{
+	ownerLeft:     "the member who had linked this account has left",
+	ownerUnproved: "the secret was replaced since this account was linked, so it has to be linked again",
+	ownerWeak:     "this account was linked by a sign-in that may not approve, so it has to be linked again",
+	ownerMachine:  "this account is linked to a machine",
 }

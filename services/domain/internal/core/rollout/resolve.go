@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -272,7 +271,7 @@ func (m DeploymentProposed) apply(ctx context.Context, u *UseCases, tx Tx, c cau
 		return nil
 	}
 	known, _, err := tx.Proposal(ctx, t.rollout.ID, b.EnvironmentID)
-	if err != nil || known.Status == core.ProposedWithdrawn { // whatever becomes of it, people have not done it
+	if err != nil {
 		return err
 	}
 	p, changed, err := m.changes(ctx, t, b, known)
@@ -299,6 +298,10 @@ func (m DeploymentProposed) apply(ctx context.Context, u *UseCases, tx Tx, c cau
 // changes is what a report makes of the proposal that is known; false if it says nothing of it. Reports of a run arrive in their order.
 func (m DeploymentProposed) changes(ctx context.Context, t *tree, b *branch, known core.ForgeProposal) (core.ForgeProposal, bool, error) {
 	p, reported := known, m.Proposal
+	same := p.Repository == reported.Repository && p.Number == reported.Number
+	if p.Status == core.ProposedWithdrawn && same { // whatever becomes of it, people have not done it
+		return p, false, nil
+	}
 	switch reported.Status {
 	case core.ProposedOpen:
 		if m.Paths == nil { // one that was read may have commits of others
@@ -312,19 +315,23 @@ func (m DeploymentProposed) changes(ctx context.Context, t *tree, b *branch, kno
 		if p.Repository == "" { // it was proposed, and the answer has not come
 			p = core.ForgeProposal{Repository: reported.Repository, Branch: reported.Branch, Number: reported.Number, Head: m.Head}
 		}
+		if p.Repository != reported.Repository || p.Number != reported.Number { // the program chooses the number
+			return p, false, nil
+		}
 		p.Status = reported.Status
 		return p, true, nil
 	case core.ProposedMerged, core.ProposedClosed:
 		// The program chooses what is read, and says which branch alone there was: only what is known to be open ends.
-		if p.Status != core.ProposedOpen || p.Repository != reported.Repository || p.Number != reported.Number ||
-			p.Number == 0 && p.Head != m.Head {
+		// What was not known of a merge, a later look may have found out.
+		more := p.Unsure() && reported.Status == core.ProposedMerged
+		if p.Status != core.ProposedOpen && !more || !same || p.Number == 0 && p.Head != m.Head {
 			return p, false, nil
 		}
-		p.Status, p.EndedHead, p.EndedBranch, p.By, p.ByID = reported.Status, m.Head, "", reported.By, reported.ByID
+		p.Status, p.EndedHead, p.EndedBranch, p.By, p.ByID, p.Unshown = reported.Status, m.Head, "", reported.By, reported.ByID, ""
 		if p.Status == core.ProposedMerged {
-			p.EndedBranch = reported.Branch
+			p.EndedBranch, p.Unshown = reported.Branch, reported.Unshown
 		}
-		return p, true, nil
+		return p, p != known, nil
 	default:
 		return p, false, nil
 	}
@@ -410,8 +417,8 @@ func by(p core.ForgeProposal) string {
 
 // mayRejectAtForge is the member who has linked the account that has ended a proposal, if the member may reject the gate.
 func (t *tree) mayRejectAtForge(ctx context.Context, gate string, p core.ForgeProposal) (core.Actor, bool, error) {
-	a, known, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
-	if err != nil || !known {
+	a, nobody, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
+	if err != nil || nobody != "" {
 		return core.Actor{}, false, err
 	}
 	may, err := t.mayAnswer(ctx, a, core.ActionRejectGate, gate)
@@ -505,30 +512,36 @@ func (u *UseCases) countMerge(ctx context.Context, t *tree, open core.Gate) (boo
 
 // mayApproveAtForge is the member who has approved an open gate with the merge of a proposal, or why nobody has.
 func (t *tree) mayApproveAtForge(ctx context.Context, g core.Gate, p core.ForgeProposal) (a core.Actor, why string, err error) {
-	switch {
-	case p.EndedBranch == "":
-		return a, "it was read by a replica that does not know into which branch", nil
-	case p.EndedHead == "":
-		return a, "it cannot be shown that the proposed commit was merged", nil
-	case p.EndedHead != p.Head:
-		return a, "another commit was merged than was proposed", nil
-	case p.EndedBranch != strings.TrimPrefix(p.Branch, "refs/heads/"):
-		return a, "it was merged into another branch than it was proposed for", nil
-	case p.By == "":
-		return a, "the forge does not say who has merged it", nil
+	if why := p.Unproved(); why != "" {
+		return a, why, nil
 	}
-	a, known, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
-	if err != nil || !known {
-		return a, "no member has linked this account for the repository", err
+	places, _, err := t.tx.PinnedPlaces(ctx, t.rollout.ID, g.Proposal.EnvironmentID)
+	if err != nil {
+		return a, "", err
+	}
+	if slices.ContainsFunc(places, func(one core.Place) bool { return one.Repository == core.AnyRepository }) {
+		return a, "the driver of the environment does not declare which files are the environment's, so anything could be proposed for it", nil
+	}
+	before, err := t.tx.GateAnsweredBefore(ctx, t.rollout.ID, g.GateID, g.RequestID)
+	if err != nil || before {
+		return a, "the gate was answered before, and a merge counts only for the first answer", err
+	}
+	a, nobody, err := t.tx.MemberAtForge(ctx, p.Repository, p.ByID)
+	if err != nil || nobody != "" {
+		return a, nobody, err
 	}
 	may, err := t.mayAnswer(ctx, a, core.ActionApproveGate, g.GateID)
 	switch {
 	case err != nil || may:
 		return a, "", err
+	case a.MaySomewhere(core.ActionApproveGate) != nil:
+		return a, "this member may not approve rollouts", nil
 	case g.Requester == a.Principal() && !g.RequesterMayApprove:
 		return a, "who has asked for the rollout may not approve it", nil
 	case slices.ContainsFunc(g.Approvals, func(one core.GateApproval) bool { return one.Principal == a.Principal() }):
 		return a, "this member has approved it already, and counts once", nil
+	case len(g.Groups()) > 0 && !slices.ContainsFunc(g.Groups(), func(one string) bool { return slices.Contains(a.Groups, one) }):
+		return a, "this member is in no group that approves it", nil
 	default:
 		return a, "this member may not approve it", nil
 	}

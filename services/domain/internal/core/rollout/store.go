@@ -355,8 +355,10 @@ type Tx interface {
 	// AnswerProposal keeps that the merge of a proposal with the last commit ended was looked at as an answer to the gate of its environment,
 	// and why it is no approval; empty if it is one.
 	AnswerProposal(ctx context.Context, rollout, environment int64, ended, answer string) error
-	// MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number; false for nobody.
-	MemberAtForge(ctx context.Context, repository string, user int64) (core.Actor, bool, error)
+	// GateAnsweredBefore reports whether any answer to a gate is in the journal before a row of it, which asks.
+	GateAnsweredBefore(ctx context.Context, rollout int64, gate string, request int64) (bool, error)
+	// MemberAtForge is the member who has linked the account of a user of a forge, by the forge's number; or why it is nobody.
+	MemberAtForge(ctx context.Context, repository string, user int64) (a core.Actor, nobody string, err error)
 	// AddSnapshot keeps what the first attempt has deployed; repeating it is a no-op.
 	AddSnapshot(ctx context.Context, s core.Snapshot) error
 	// ReplaceSnapshot puts the snapshot of an attempt in the place of that of the one before, which is kept as an attempt.

@@ -1956,6 +1956,8 @@ type RolloutProposal struct {
 	AnsweredHead string
 	// Why that merge is no approval; empty if it is one, or comes too late to be one.
 	Answer string
+	// Why it is not known that a person has merged exactly what was proposed; empty if it is, and before.
+	Unshown string
 }
 
 // Environments of its pipeline that a rollback does not go to: it has no rollout environment there.

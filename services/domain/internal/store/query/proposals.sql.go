@@ -34,8 +34,35 @@ func (q *Queries) AnswerRolloutProposal(ctx context.Context, arg AnswerRolloutPr
 	return err
 }
 
+const gateAnsweredBefore = `-- name: GateAnsweredBefore :one
+SELECT EXISTS (
+    SELECT FROM cd_rollout_transitions
+    WHERE organization_id = $1 AND rollout_id = $2 AND gate_id = $3 AND id < $4
+      AND event IN ('approve', 'reject', 'expire', 'break_glass', 'pass_gate')
+)
+`
+
+type GateAnsweredBeforeParams struct {
+	OrganizationID int64
+	RolloutID      int64
+	GateID         *string
+	RequestID      int64
+}
+
+func (q *Queries) GateAnsweredBefore(ctx context.Context, arg GateAnsweredBeforeParams) (bool, error) {
+	row := q.db.QueryRow(ctx, gateAnsweredBefore,
+		arg.OrganizationID,
+		arg.RolloutID,
+		arg.GateID,
+		arg.RequestID,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const rolloutProposal = `-- name: RolloutProposal :one
-SELECT id, organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at, created_at, updated_at, ended_branch, answered_head, answer FROM cd_rollout_proposals
+SELECT id, organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at, created_at, updated_at, ended_branch, answered_head, answer, unshown FROM cd_rollout_proposals
 WHERE organization_id = $1 AND rollout_id = $2 AND environment_id = $3
 `
 
@@ -61,17 +88,19 @@ func (q *Queries) RolloutProposal(ctx context.Context, organizationID int64, rol
 		&i.EndedBranch,
 		&i.AnsweredHead,
 		&i.Answer,
+		&i.Unshown,
 	)
 	return i, err
 }
 
 const saveRolloutProposal = `-- name: SaveRolloutProposal :exec
 INSERT INTO cd_rollout_proposals
-    (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_branch, ended_by, ended_by_id, reported_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_branch, ended_by, ended_by_id, unshown, reported_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (organization_id, rollout_id, environment_id) DO UPDATE
 SET repository = excluded.repository, branch = excluded.branch, number = excluded.number, head = excluded.head, state = excluded.state,
-    ended_head = excluded.ended_head, ended_branch = excluded.ended_branch, ended_by = excluded.ended_by, ended_by_id = excluded.ended_by_id, reported_at = excluded.reported_at
+    ended_head = excluded.ended_head, ended_branch = excluded.ended_branch, ended_by = excluded.ended_by, ended_by_id = excluded.ended_by_id,
+    unshown = excluded.unshown, reported_at = excluded.reported_at, answered_head = '', answer = ''
 `
 
 type SaveRolloutProposalParams struct {
@@ -87,6 +116,7 @@ type SaveRolloutProposalParams struct {
 	EndedBranch    string
 	EndedBy        string
 	EndedByID      int64
+	Unshown        string
 	ReportedAt     time.Time
 }
 
@@ -104,6 +134,7 @@ func (q *Queries) SaveRolloutProposal(ctx context.Context, arg SaveRolloutPropos
 		arg.EndedBranch,
 		arg.EndedBy,
 		arg.EndedByID,
+		arg.Unshown,
 		arg.ReportedAt,
 	)
 	return err

@@ -208,6 +208,8 @@ type Proposal struct {
 	// Commit is the commit of Into that has the change, if it was merged. Merged is the head that it has merged, as the commits show; empty
 	// where that is not known, and where nobody asks, since no person's account has merged it.
 	Commit, Merged string
+	// Unshown is why it cannot be shown that a person has merged exactly Head; empty where Merged is it, and for what nobody has merged.
+	Unshown string
 	// By is who has merged or closed it, where the forge says so, and ByID the forge's number of that user; 0 where the forge has none, and
 	// for what is no person's account.
 	By   string
