@@ -80,6 +80,36 @@ func TestEveryAttemptHasASnapshot(t *testing.T) {
 	}
 }
 
+// D53, D61: the targets of a fleet report one attempt, each with parameters of its own, most without the change: it is kept as the first
+// has reported it. Without a commit, other parameters are another attempt.
+func TestTheTargetsOfAFleetReportOneAttempt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	r := s.rollout(s.set)
+	d := s.deployments(s.stops(r)[0])[0]
+	latest := func() core.Snapshot {
+		found, err := s.view.SnapshotsByDeployment(t.Context(), org, []int64{d.ID})
+		s.ok(err)
+		return found[d.ID]
+	}
+	change := event.FileChange{Path: "api.yaml", Diff: "+image: api"}
+	for i, changes := range [][]event.FileChange{{change}, {}, nil} {
+		s.report(event.DeploymentCommitted{
+			DeploymentID: d.ID, CommitSHA: nthCommit(1), ManifestDigest: digestOf(1), Changes: changes,
+			Parameters: fmt.Appendf(nil, `{"target":"eu-%d"}`, i),
+		})
+	}
+	if got := latest(); len(got.Changes) != 1 || !strings.Contains(string(got.Parameters), "eu-0") || s.attempts(d.ID) != "1" {
+		t.Errorf("found %+v and the attempts %q", got, s.attempts(d.ID))
+	}
+	for i := range 2 {
+		s.report(event.DeploymentCommitted{DeploymentID: d.ID, ManifestDigest: digestOf(2), Parameters: fmt.Appendf(nil, `{"chart":"%d"}`, i)})
+	}
+	if got := latest(); !strings.Contains(string(got.Parameters), `"1"`) {
+		t.Errorf("found %+v, expected the chart that was deployed last", got)
+	}
+}
+
 // D53: readers find what is deployed by the latest attempt, and know the commits of those before it.
 func TestReadersOfSnapshotsFindTheLatestAttempt(t *testing.T) {
 	t.Parallel()

@@ -519,7 +519,7 @@ func (u *UseCases) keepAttempt(ctx context.Context, t *tree, b *branch, dep *cor
 	case !is:
 		return t.tx.AddSnapshot(ctx, s)
 	case sameAttempt(latest, s):
-		return nil // reported again
+		return nil // reported again, or for another target of a fleet
 	}
 	ended := t.rollout.State.Terminal() || b.State.Terminal() || dep.State.Terminal()
 	keep := t.tx.ReplaceSnapshot
@@ -543,10 +543,14 @@ func (u *UseCases) keepAttempt(ctx context.Context, t *tree, b *branch, dep *cor
 	return u.stopWorkflow(ctx, t, reason)
 }
 
-// sameAttempt reports whether two snapshots say the same of what is deployed.
+// sameAttempt reports whether two snapshots are of one attempt: of the same commit and manifest. The first counts, with its changes and
+// parameters: the targets of a fleet have parameters of their own. Without a commit the parameters say what is deployed.
 func sameAttempt(a, b core.Snapshot) bool {
 	if a.CommitSHA != b.CommitSHA || a.ManifestDigest != b.ManifestDigest {
 		return false
+	}
+	if a.CommitSHA != "" {
+		return true
 	}
 	var one, other any
 	return json.Unmarshal(a.Parameters, &one) == nil && json.Unmarshal(b.Parameters, &other) == nil && reflect.DeepEqual(one, other)

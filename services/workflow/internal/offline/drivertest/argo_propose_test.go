@@ -186,6 +186,149 @@ func TestArgoRetriesWhatAnEarlierRolloutLeft(t *testing.T) {
 	}
 }
 
+// D55, E73: an abort that is requested between merge and first sync, or behind that, reaches all deployments, which share the sync; after
+// the retry all of them get it. It is the same without a proposal.
+func TestAnAbortBetweenTheMergeAndTheSyncOfArgo(t *testing.T) {
+	t.Parallel()
+	for _, nth := range []int{1, 2} {
+		for _, proposal := range []string{"pull_request", "branch", "none"} {
+			w := proposingShop(t)
+			if nth == 2 {
+				w.hooks = &hooks{post: 40 * time.Second}
+			}
+			w.asks = map[string]map[string]time.Duration{
+				"deployment.committed deployment_id=12": {event.TypeRolloutAbortRequested: 0},
+				hasAborted:                              {event.TypeRolloutRetryRequested: time.Minute},
+			}
+			n := 0
+			w.fail = func(name string, _ object) *history.FunctionError {
+				if name == "argo.sync" {
+					if n++; n == nth {
+						return &history.FunctionError{Code: "forbidden", Message: "the rollout is being aborted"}
+					}
+				}
+				return nil
+			}
+			failure := w.run(driver.Deploy, proposed(func(c, _ object) { c["proposal"] = proposal }))
+			all := strings.Join(w.story, "\n")
+			if failure != "" || nth == 2 && (!strings.Contains(all, "abort: api") || !strings.Contains(all, "abort: worker")) {
+				t.Errorf("call %d, %s: failure %q, story:\n%s", nth, proposal, failure, all)
+			}
+			if w.forge.merged > 1 || len(w.commits) != max(1, w.forge.merged) && proposal != "none" {
+				t.Errorf("call %d, %s: merged %d times, commits %v", nth, proposal, w.forge.merged, w.commits)
+			}
+		}
+	}
+}
+
+// D55, E67: once its sync has begun, what was proposed is watched as any deployment, and not longer than it lasts.
+func TestWhatArgoHasMergedIsWatched(t *testing.T) {
+	t.Parallel()
+	looks := map[string]int{}
+	for _, proposal := range []string{"pull_request", "none"} {
+		w, kinds := proposingShop(t), map[string]int{}
+		w.watching = true
+		w.forge.merges = []*history.FunctionError{{Code: "refused", Message: "a review is missing"}}
+		w.fail = func(name string, args object) *history.FunctionError {
+			if name == "k8s.watch" {
+				kinds[fmt.Sprint(args["kind"], " ", args["name"])]++
+			}
+			return nil
+		}
+		failure := w.run(driver.Deploy, proposed(func(c, _ object) { c["proposal"] = proposal }))
+		if failure != "" || kinds["Rollout api"] == 0 || kinds["Rollout worker"] == 0 || len(w.watches) > 0 {
+			t.Errorf("%s: failure %q, watched %v, left %v", proposal, failure, kinds, w.watches)
+		}
+		looks[proposal] = w.looks
+	}
+	if looks["pull_request"] > 2*looks["none"] {
+		t.Errorf("looked %v times, expected about as often", looks)
+	}
+}
+
+// fleetOfTwo makes an environment one of two clusters, in two waves.
+func fleetOfTwo(_, environment object) {
+	environment["gates"] = []any{}
+	environment["fleet"] = object{"agents": []any{"cluster_agent_id"}, "deadline": 3600, "waves": []any{
+		[]any{object{"agent_id": 51, "name": "eu-1"}}, []any{object{"agent_id": 52, "name": "eu-2"}},
+	}}
+}
+
+// D55, D61: one look at the forge that fails does not end a rollout to a fleet, at whichever call; the change is proposed once and kept.
+func TestAFleetOutlastsTheForge(t *testing.T) {
+	t.Parallel()
+	refused := &history.FunctionError{Code: "refused", Message: "a review is missing"}
+	away := &history.FunctionError{Code: "unreachable", Message: "502 bad gateway"}
+	for name, tt := range map[string]struct {
+		merges   []*history.FunctionError
+		ill      int // the call of git.propose that fails
+		proposed int
+	}{
+		"proposed": {nil, 2, 2},
+		"reviewed": {[]*history.FunctionError{refused, refused, refused, refused, refused}, 0, 2},
+		"merged":   {[]*history.FunctionError{away, {Code: "timeout"}, {Code: "internal"}}, 0, 2},
+		"again":    {[]*history.FunctionError{refused, {Code: "conflict", Message: "api.yaml has changed"}}, 3, 3},
+	} {
+		w, calls := proposingShop(t), 0
+		w.forge.merges = tt.merges
+		w.fail = func(name string, _ object) *history.FunctionError {
+			if name == "git.propose" {
+				if calls++; calls == tt.ill {
+					return away
+				}
+			}
+			return nil
+		}
+		failure := w.run(driver.Deploy, proposed(fleetOfTwo))
+		if failure != "" || w.forge.merged != 1 || w.forge.proposed > tt.proposed || strings.Contains(strings.Join(w.story, "\n"), "withdrawn") {
+			t.Errorf("%s: failure %q, merged %d times, proposed %d times", name, failure, w.forge.merged, w.forge.proposed)
+		}
+	}
+}
+
+// D53, D61: every snapshot of a fleet has the change that was merged for all of it, and says whose the parameters of an Application are.
+func TestTheSnapshotsOfAFleetHaveItsChange(t *testing.T) {
+	t.Parallel()
+	w := proposingShop(t)
+	w.objects["Application argocd/shop-staging"] = object{
+		"kind": "Application", "metadata": object{"name": "shop-staging", "namespace": "argocd"},
+		"spec": object{"source": object{"kustomize": object{"namePrefix": "x-"}}},
+	}
+	if failure := w.run(driver.Deploy, proposed(func(config, environment object) {
+		fleetOfTwo(config, environment)
+		config["mode"] = "existing"
+	})); failure != "" {
+		t.Fatal(failure)
+	}
+	if len(w.committed) < 4 {
+		t.Fatalf("%d snapshots, expected those of both targets", len(w.committed))
+	}
+	for i, c := range w.committed {
+		if len(c.Changes) != 1 || !strings.Contains(c.Changes[0].Diff, "+") || c.CommitSHA != w.head {
+			t.Errorf("snapshot %d of %s: changes %+v", i, c.CommitSHA, c.Changes)
+		}
+	}
+	if first, last := string(w.committed[0].Parameters), string(w.committed[3].Parameters); !strings.Contains(first, `"target":"eu-1"`) ||
+		!strings.Contains(last, `"target":"eu-2"`) {
+		t.Errorf("parameters %s and %s", first, last)
+	}
+}
+
+// D55: a configuration that proposes what is never committed ends a rollout with the sentence of the setup, before anything is changed.
+func TestArgoProposesNoParameters(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(config, environment object){"one": func(_, _ object) {}, "fleet": fleetOfTwo} {
+		w := proposingShop(t)
+		failure := w.run(driver.Deploy, proposed(func(config, environment object) {
+			edit(config, environment)
+			config["version_setting"] = "parameters"
+		}))
+		if !strings.Contains(failure, "nothing is committed, so nothing can be proposed") || w.forge.proposed > 0 || len(w.commits) > 0 {
+			t.Errorf("%s: failure %q, proposed %d times, commits %v", name, failure, w.forge.proposed, w.commits)
+		}
+	}
+}
+
 // D55, D61: what is proposed to a fleet is merged once, before its first wave; its targets find it, and sync exactly that.
 func TestAFleetIsProposedOnce(t *testing.T) {
 	t.Parallel()

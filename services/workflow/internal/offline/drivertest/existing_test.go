@@ -57,9 +57,62 @@ func TestTheSnapshotHasTheParametersOfAnExistingApplication(t *testing.T) {
 	if diff := cmp.Diff([]any{"values.yaml", "values-staging.yaml"}, helm["valueFiles"]); diff != "" {
 		t.Errorf("value files (-want +got):\n%s", diff)
 	}
-	if !strings.Contains(string(text), `{"name":"replicas","value":"3"}`) || !strings.HasPrefix(helm["values_digest"].(string), "sha256:") ||
-		strings.Contains(string(text), "hunter2") || !strings.Contains(string(text), "db.password") {
-		t.Errorf("found %s, expected the parameters without the secret, and the digest of the values", text)
+	if diff := cmp.Diff([]any{"replicas", "db.password"}, helm["parameters"]); diff != "" ||
+		!strings.HasPrefix(helm["values_digest"].(string), "sha256:") || !strings.HasPrefix(helm["parameters_digest"].(string), "sha256:") ||
+		strings.Contains(string(text), "hunter2") {
+		t.Errorf("found %s, expected the names of the parameters, and the digests of the values", text)
+	}
+}
+
+// D53: whatever the names of its parameters, and wherever in its patches they are, no value of an existing Application is in a snapshot or
+// in a preview: one of a name that is not a secret's, a list of names and values, one in a text of YAML, or a member of a later release.
+func TestNoValueOfAnExistingApplicationIsRecorded(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	source := func() object {
+		return object{
+			"helm": object{
+				"valueFiles":   []any{"https://ann:" + secret + "@git/values.yaml"},
+				"valuesObject": object{"env": []any{object{"name": "PIN", "value": secret}}},
+				"parameters": []any{
+					object{"name": "env[0].name", "value": "DB_PIN"}, object{"name": "env[0].value", "value": secret},
+					object{"name": "credentials.url", "value": secret}, object{"name": "secretFile", "value": secret},
+				},
+				"later": []any{secret},
+			},
+			"kustomize": object{
+				"images": []any{"api=" + image("api", 1)}, "commonAnnotations": object{"note": secret}, "later": secret,
+				"patches": []any{object{
+					"target": object{"kind": "Rollout", "name": "api"},
+					"patch":  "spec: {template: {spec: {containers: [{name: api, env: [{name: PIN, value: " + secret + "}]}]}}}",
+				}},
+			},
+		}
+	}
+	w := shop(t)
+	if failure := w.run(driver.Deploy, existing(w, source())); failure != "" {
+		t.Fatal(failure)
+	}
+	found := application(t, w)
+	text, err := json.Marshal(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches := []any{object{"target": object{"kind": "Rollout", "name": "api"}}}
+	if diff := cmp.Diff(patches, found["kustomize"].(object)["patches"]); diff != "" || strings.Contains(string(text), secret) ||
+		!strings.Contains(string(text), "later_digest") || !strings.Contains(string(text), image("api", 1)) {
+		t.Errorf("found %s; patches (-want +got):\n%s", text, diff)
+	}
+	w, edit := kustomized(t)
+	w.objects["Application argocd/shop-staging"] = object{"spec": object{"source": source()}}
+	got := preview(t, w, previews(2, func(in, environment object) {
+		edit(in, environment)
+		configOf(environment)["version_setting"] = "parameters"
+		environment["gates"] = []any{}
+	}))
+	if len(got.Changes) != 1 || strings.Contains(got.Changes[0].Diff, secret) ||
+		!strings.Contains(got.Changes[0].Diff, `-        "patch_digest": "sha256:`) {
+		t.Errorf("found %+v, expected the patch that is lost by its digest", got)
 	}
 }
 
@@ -87,8 +140,8 @@ func TestTheSnapshotOfAnApplicationWithoutParameters(t *testing.T) {
 			}
 		}, nil},
 		"a release before": {object{"helm": object{"valueFiles": []any{"a"}}}, func(w *world, _ object) { w.older = true }, nil},
-		"kustomize": {object{"kustomize": object{"namePrefix": "x-"}}, func(*world, object) {}, object{"kustomize": object{"namePrefix": "x-"}}},
-		"large":     {large, func(*world, object) {}, object{"bytes": 70_028.0}},
+		"kustomize":        {object{"kustomize": object{"namePrefix": "x-"}}, func(*world, object) {}, object{"kustomize": object{"namePrefix": "x-"}}},
+		"large":            {large, func(*world, object) {}, object{"bytes": 70_028.0}},
 	} {
 		w := shop(t)
 		in := existing(w, tc.source)
