@@ -52,7 +52,11 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 	if err := t.Displace(ctx, q.ApplicationID, "another rollout was asked for meanwhile, and took its place in the queue"); err != nil {
 		return err
 	}
-	err := t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
+	before, err := t.q.DisplacedVersionSets(ctx, t.organization, q.ApplicationID)
+	if err != nil {
+		return pg.Classify(err, "find what waits for application %d", q.ApplicationID)
+	}
+	err = t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
 		Environments: append([]string{}, q.Environments...), TriggerID: orNull(q.TriggerID), Cause: q.Cause,
@@ -62,7 +66,7 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 	if err != nil {
 		return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 	}
-	return notify.Queued(ctx, t.q, t.organization, q)
+	return notify.Queued(ctx, t.q, t.organization, q, append(before, 0)[0])
 }
 
 // FreeQueuedRollout implements rollout.Tx.

@@ -2443,6 +2443,7 @@ CREATE TABLE cd_notifications (
     routed_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    environment_ids bigint[] NOT NULL DEFAULT '{}'::bigint[],
     CONSTRAINT cd_notifications_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_notifications_once UNIQUE (organization_id, cause),
     CONSTRAINT cd_notifications_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
@@ -2469,6 +2470,8 @@ COMMENT ON COLUMN cd_notifications.cause IS
     'Identifies what happened.';
 COMMENT ON COLUMN cd_notifications.due_at IS
     'When it is routed: for the beginning and the end of a freeze, that time.';
+COMMENT ON COLUMN cd_notifications.environment_ids IS
+    'Where the rollout is to go that a moment of the queue is about; empty for any other.';
 COMMENT ON COLUMN cd_notifications.routed_at IS
     'When messages were made of it; null before.';
 COMMENT ON COLUMN cd_notifications.subject IS

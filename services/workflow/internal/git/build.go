@@ -34,7 +34,7 @@ func findActivity(head *object.Commit, wanted activity.CommitRequest, by author)
 		return nil, false
 	}
 	for c := range recent(head) {
-		lines := wanted.Found(author{name: c.Author.Name, email: c.Author.Email} == by)
+		lines := wanted.Found(by.is(author{name: c.Author.Name, email: c.Author.Email}))
 		if slices.ContainsFunc(lines, func(line string) bool { return endsWith(c.Message, line) }) {
 			return c, true
 		}

@@ -184,6 +184,38 @@ func forgeRepeats(t *testing.T, s *server) {
 	if got, err := s.forge.Commit(t.Context(), same); err != nil || got != head || s.rev(t, "main") != head {
 		t.Errorf("an unchanged tree: %s, %v; want %s", got, err, head)
 	}
+	// Git and forges take punctuation off the ends of names: the author that is configured is recognized all the same (R4-28).
+	s.forge.author = author{name: `"Acme Inc."`, email: "cd@example.com."}
+	edit.Activity, edit.Trailers = "edit-4/0.3", map[string]string{"Lockstep-Edit": "f00d"}
+	edit.Files = map[string][]byte{"a": []byte("acme\n")}
+	if edited, err = s.forge.Commit(t.Context(), edit); err != nil {
+		t.Fatal(err)
+	}
+	head = s.add(t, "main", map[string]string{"a": "hers\n"})
+	edit.Activity = "edit-5/0.3"
+	if again, err := s.forge.Commit(t.Context(), edit); err != nil || again != edited || s.rev(t, "main") != head {
+		t.Errorf("the next run of %q: %s, %v; want %s, with main at %s", s.forge.author.name, again, err, edited, head)
+	}
+}
+
+// R4-28: an author is the same one as Git has written it.
+func TestAuthorsAreComparedAsGitKeepsThem(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.add(t, "main", map[string]string{"a": "x\n"})
+	tree := strings.TrimSpace(s.git(t, s.dir, "rev-parse", "main^{tree}"))
+	for _, name := range []string{"Acme Inc.", " .,:;<>\"\\'A'\"\\><;:,. \t", "A <B> C\nD", "Zoë.", "é", "O'Neil, Ltd",
+		"-A-", "A\x01", "(A)", "A…"} {
+		sha := strings.TrimSpace(s.gitIn(t, s.dir, "m", "-c", "user.name="+name, "-c", "user.email="+name, "commit-tree", tree, "-F", "-"))
+		kept := strings.Split(strings.TrimSuffix(s.git(t, s.dir, "show", "-s", "--format=%an%x00%ae", sha), "\n"), "\x00")
+		if !(author{name, name}).is(author{kept[0], kept[1]}) || bare(name) != kept[0] {
+			t.Errorf("%q: found %q; want %q, as Git keeps it", name, bare(name), kept[0])
+		}
+	}
+	if (author{"Acme Inc.", "a@example.com"}).is(author{"Acme Inc", "b@example.com"}) ||
+		(author{"Acme", "a@example.com"}).is(author{"acme", "a@example.com"}) {
+		t.Error("found others; want them to differ")
+	}
 }
 
 func forgeConflicts(t *testing.T, s *server) {

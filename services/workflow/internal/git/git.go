@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -77,6 +78,19 @@ var _ activity.Forge = (*Forge)(nil)
 
 // author signs commits.
 type author struct{ name, email string }
+
+// is reports whether two authors are the same one, as Git and the forges write them: without what they take off both ends of names and
+// addresses, so that "Acme Inc." is "Acme Inc" in the history.
+func (a author) is(b author) bool {
+	return bare(a.name) == bare(b.name) && bare(a.email) == bare(b.email)
+}
+
+// bare is a name or an address as Git keeps it: spaces, control characters and some punctuation at its ends are not kept, nor are line
+// feeds and angle brackets anywhere.
+func bare(text string) string {
+	taken := func(c rune) bool { return c <= ' ' || strings.ContainsRune(".,:;<>\"\\'", c) }
+	return strings.NewReplacer("\n", "", "<", "", ">", "").Replace(strings.TrimFunc(text, taken))
+}
 
 // historyDepth is how many commits of a branch are searched for the trailer of an activity. A repeat after a crash
 // comes within seconds or minutes; the branch must not move on by more than this meanwhile.

@@ -228,7 +228,7 @@ func (h *hosted) findActivity(ctx context.Context, head string, wanted activity.
 		return "", err
 	}
 	for _, l := range log {
-		lines := wanted.Found(l.by == by)
+		lines := wanted.Found(by.is(l.by))
 		if slices.ContainsFunc(lines, func(line string) bool { return endsWith(l.message, line) }) {
 			return l.id, nil
 		}

@@ -212,7 +212,7 @@ func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p a
 
 // made reports whether a commit is one that was made here for a proposal. The trailer alone shows nothing: others may copy it.
 func (f *Forge) made(c *object.Commit, id string) bool {
-	ours := func(s object.Signature) bool { return s.Name == f.author.name && s.Email == f.author.email }
+	ours := func(s object.Signature) bool { return f.author.is(author{name: s.Name, email: s.Email}) }
 	return ours(c.Author) && ours(c.Committer) && endsWith(c.Message, trailerProposal+": "+id)
 }
 

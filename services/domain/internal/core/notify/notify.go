@@ -89,6 +89,8 @@ type Tx interface {
 	// AlertsOfFailedRollouts are the messages in channels for alerts about failed rollouts that a rollout has made up for, of those that have
 	// changed since.
 	AlertsOfFailedRollouts(ctx context.Context, rollout int64, since time.Time) ([]core.NotificationMessage, error)
+	// NotifiedQueue is where the rollout goes that a moment of the queue is about.
+	NotifiedQueue(ctx context.Context, notification int64) ([]RolloutEnvironment, error)
 	// NotifiedCredential is NotFound for one without an end.
 	NotifiedCredential(ctx context.Context, id int64) (Credential, error)
 	// ForgetNotifications deletes what is older, up to a limit.
@@ -436,6 +438,10 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		}
 		if err := c.checkEscalationChannels(n.Channel, channels); err != nil {
 			return err
+		}
+		if e := slices.Index(c.Events, core.MomentRolloutQueued); e >= 0 && channels[at].Kind.Alarms() {
+			return invalid(fmt.Sprintf("/config/events/%d", e), "found %s for a channel of kind %s, whose alert nothing would end: what waits in the "+
+				"queue is no rollout yet; expected another event, such as %s, or another channel", c.Events[e], channels[at].Kind, core.MomentRolloutBegan)
 		}
 		all, err := tx.NotificationRoutes(ctx, a.Organization)
 		if err != nil {

@@ -284,6 +284,8 @@ type Wanted struct {
 	Environments             []int64
 	Tiers                    []string
 	Moment                   core.NotificationMoment
+	// Requester is the member who has asked for what waits in the queue; 0 for none.
+	Requester int64
 	// Asks is that it is a question.
 	Asks bool
 	// Named is that a subscription has to name the moment.
@@ -309,6 +311,9 @@ func (u *UseCases) personal(
 	w := Wanted{
 		ApplicationID: n.ApplicationID, RolloutID: n.RolloutID, Environments: f.environmentIDs, Tiers: f.tiers, Moment: n.Moment,
 		Asks: n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentCallRequested, Named: n.Moment.Named(),
+	}
+	if n.Moment == core.MomentRolloutQueued && n.By.Type == core.PrincipalUser {
+		w.Requester = n.By.ID
 	}
 	for _, c := range channels {
 		if _, personal := isPersonal(c); personal && c.Enabled {

@@ -304,6 +304,10 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 			return f, true, ignoreMissing(err)
 		}
 		return f, !c.warnedOf(n), nil
+	case core.MomentRolloutQueued:
+		environments, err := tx.NotifiedQueue(ctx, n.ID)
+		f.goes(environments, 0)
+		return f, false, err
 	}
 	if n.RolloutID == 0 {
 		return f, false, nil
@@ -325,14 +329,19 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 		gate = f.rollout.before(n.Subject, g)
 	}
 	if len(f.environments) == 0 {
-		for _, e := range f.rollout.Environments {
-			if gate == 0 || gate == e.ID {
-				f.environments, f.tiers = append(f.environments, e.Name), append(f.tiers, string(e.Tier))
-				f.environmentIDs = append(f.environmentIDs, e.ID)
-			}
-		}
+		f.goes(f.rollout.Environments, gate)
 	}
 	return f, false, nil
+}
+
+// goes adds where a rollout goes, and only one environment unless that is 0.
+func (f *facts) goes(all []RolloutEnvironment, only int64) {
+	for _, e := range all {
+		if only == 0 || only == e.ID {
+			f.environments, f.tiers = append(f.environments, e.Name), append(f.tiers, string(e.Tier))
+			f.environmentIDs = append(f.environmentIDs, e.ID)
+		}
+	}
 }
 
 // before is the environment that an approval is about: that of its rule, or the one whose name its gate begins with. It is 0 for none.
@@ -427,7 +436,8 @@ func (f facts) to(
 ) (m core.NotificationMessage, sends bool, err error) {
 	n := f.notification
 	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: keyIn(c, n), DueAt: now}
-	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced || n.Moment == core.MomentCredentialReplaced {
+	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced || n.Moment == core.MomentCredentialReplaced ||
+		c.Kind.Alarms() && n.Moment == core.MomentRolloutQueued { // nothing would end its alert
 		return m, false, nil
 	}
 	own := 0

@@ -45,12 +45,14 @@ func Step(ctx context.Context, q *query.Queries, organization int64, n core.Noti
 	}), "store a notification of %s", n.Moment)
 }
 
-// Queued stores that a rollout waits in the queue of its application, and what for, while something names that.
-func Queued(ctx context.Context, q *query.Queries, organization int64, of core.QueuedRollout) error {
+// Queued stores that a rollout waits in the queue of its application, and what for, while something names that. displaced is the version
+// set of the one whose place it takes; 0 for none.
+func Queued(ctx context.Context, q *query.Queries, organization int64, of core.QueuedRollout, displaced int64) error {
 	return pg.Classify(q.InsertQueuedStep(ctx, query.InsertQueuedStepParams{
 		OrganizationID: organization, ApplicationID: of.ApplicationID, At: of.RequestedAt,
 		Cause:         fmt.Sprintf("queued:%d:%d%s", of.ApplicationID, of.RequestedAt.UnixNano(), core.StepEnd),
 		PrincipalType: string(of.Requester.Type), PrincipalID: of.Requester.ID, Reason: of.Reason, Compares: of.ComparisonID != 0,
+		DisplacedVersionSetID: displaced,
 	}), "store a notification of %s", core.MomentRolloutQueued)
 }
 
@@ -165,12 +167,31 @@ func (w Writes) AddRoutedNotification(ctx context.Context, n core.Notification) 
 
 // AttachNotification implements notify.Tx.
 func (w Writes) AttachNotification(ctx context.Context, m core.NotificationMessage, n core.Notification, follows bool) error {
+	if err := w.makeRoom(ctx, n, []int64{m.ChannelID}, []string{m.Key}); err != nil {
+		return err
+	}
 	err := w.Q.AttachNotification(ctx, query.AttachNotificationParams{
 		OrganizationID: w.Entered, ChannelID: m.ChannelID, RouteID: orNull(m.RouteID), RolloutID: orNull(m.RolloutID), Key: m.Key,
 		Severity: int16(m.Severity), NotificationID: n.ID, DueAt: m.DueAt, Quiet: m.Quiet,
 		Follows: follows, Waits: follows && m.Severity < core.SeverityHigh,
 	})
 	return pg.Classify(err, "have a message of channel %d say notification %d", m.ChannelID, n.ID)
+}
+
+// makeRoom takes the steps before a step out of messages of very many moments; nothing for another moment.
+func (w Writes) makeRoom(ctx context.Context, n core.Notification, channels []int64, keys []string) error {
+	if !n.Moment.IsStep() {
+		return nil
+	}
+	moments := []string{string(core.MomentAdvanced)}
+	for _, m := range core.AllNotificationMoments() {
+		if m.IsStep() {
+			moments = append(moments, string(m))
+		}
+	}
+	return pg.Classify(w.Q.MakeRoomForStep(ctx, query.MakeRoomForStepParams{
+		OrganizationID: w.Entered, Channels: channels, Keys: keys, Moments: moments, NotificationID: n.ID,
+	}), "make room for notification %d", n.ID)
 }
 
 // NotificationMessageExists implements notify.Tx.
@@ -201,6 +222,15 @@ func (w Writes) NotificationsByID(ctx context.Context, ids []int64) ([]core.Noti
 		}
 	}
 	return all, pg.Classify(err, "read notifications")
+}
+
+// NotifiedQueue implements notify.Tx.
+func (w Writes) NotifiedQueue(ctx context.Context, notification int64) ([]notify.RolloutEnvironment, error) {
+	rows, err := w.Q.NotifiedQueue(ctx, w.Entered, notification)
+	all := words(rows, func(r query.NotifiedQueueRow) notify.RolloutEnvironment {
+		return notify.RolloutEnvironment{ID: r.ID, Name: r.Name, Tier: core.Tier(r.Tier)}
+	})
+	return all, pg.Classify(err, "read where the rollout of notification %d goes", notification)
 }
 
 // NotifiedRollout implements notify.Tx.

@@ -110,6 +110,7 @@ func (w Writes) NotificationSubscribers(ctx context.Context, of notify.Wanted) (
 	rows, err := w.Q.NotificationSubscribers(ctx, query.NotificationSubscribersParams{
 		OrganizationID: w.Entered, Channels: of.Channels, ApplicationID: of.ApplicationID, RolloutID: of.RolloutID, Environments: of.Environments,
 		Tiers: of.Tiers, Moment: string(of.Moment), Severity: int16(of.Moment.Severity()), Asks: of.Asks, Named: of.Named,
+		Requester: of.Requester,
 	})
 	return words(rows, func(r query.NotificationSubscribersRow) notify.Subscriber {
 		return notify.Subscriber{
@@ -122,12 +123,16 @@ func (w Writes) NotificationSubscribers(ctx context.Context, of notify.Wanted) (
 // AttachPersonalNotification implements notify.Tx.
 func (w Writes) AttachPersonalNotification(ctx context.Context, all []core.NotificationMessage, n core.Notification) error {
 	of := func(number func(core.NotificationMessage) int64) []int64 { return words(all, number) }
+	channels := of(func(m core.NotificationMessage) int64 { return m.ChannelID })
+	keys := words(all, func(m core.NotificationMessage) string { return m.Key })
+	if err := w.makeRoom(ctx, n, channels, keys); err != nil {
+		return err
+	}
 	_, err := w.Q.AttachPersonalNotification(ctx, query.AttachPersonalNotificationParams{
 		OrganizationID: w.Entered, Severity: int16(n.Moment.Severity()), NotificationID: n.ID, Asks: n.Moment.Asks(),
-		Channels: of(func(m core.NotificationMessage) int64 { return m.ChannelID }),
+		Channels: channels, Keys: keys,
 		Members:  of(func(m core.NotificationMessage) int64 { return m.MemberID }),
 		Rollouts: of(func(m core.NotificationMessage) int64 { return m.RolloutID }),
-		Keys:     words(all, func(m core.NotificationMessage) string { return m.Key }),
 		Dues:     words(all, func(m core.NotificationMessage) time.Time { return m.DueAt }),
 		Quiets:   words(all, func(m core.NotificationMessage) string { return string(m.Quiet) }),
 	})

@@ -28,13 +28,22 @@ WHERE EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
 -- name: InsertQueuedStep :exec
--- A rollout that waits in the queue, with what it waits for. Its subject is the version set.
-INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject, principal_type, principal_id, reason)
-SELECT @organization_id, 'rollout_queued', @cause, @at::timestamptz, @at::timestamptz, q.application_id, v.name, @principal_type::text,
-    @principal_id::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN @compares::boolean
-        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END) || '; asked for: ' || @reason::text, 1000)
+-- A rollout that waits in the queue, with what it waits for, whose place it takes there, and where it goes: without environments, wherever the
+-- pipeline does. Its subject is the version set.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_ids, subject, principal_type, principal_id,
+    reason)
+SELECT @organization_id, 'rollout_queued', @cause, @at::timestamptz, @at::timestamptz, q.application_id,
+    ARRAY(SELECT e.id FROM cd_application_environments x
+        JOIN cd_environments e ON e.organization_id = x.organization_id AND e.id = x.environment_id
+        WHERE x.organization_id = q.organization_id AND x.application_id = q.application_id
+          AND (q.environments = '{}' AND x.current OR e.name = ANY(q.environments)) ORDER BY e.id),
+    v.name, @principal_type::text, @principal_id::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN @compares::boolean
+        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END)
+        || COALESCE('; it takes the place of ' || CASE WHEN d.id = v.id THEN 'an earlier request for the same version set' ELSE d.name || ' in the queue' END, '')
+        || '; asked for: ' || @reason::text, 1000)
 FROM cd_queued_rollouts q
 JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+LEFT JOIN cd_version_sets d ON d.organization_id = q.organization_id AND d.id = @displaced_version_set_id::bigint
 LEFT JOIN cd_rollouts a ON a.organization_id = q.organization_id AND a.application_id = q.application_id
     AND a.state IN ('pending', 'in_progress', 'paused')
 WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 'pending'
@@ -45,6 +54,12 @@ WHERE q.organization_id = @organization_id AND q.application_id = @application_i
     AND s.moments && ARRAY['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed',
         'environment_failed']))
 ON CONFLICT (organization_id, cause) DO NOTHING;
+
+-- name: NotifiedQueue :many
+-- Where a rollout goes that was put into the queue.
+SELECT e.id, e.name, e.tier FROM cd_notifications n
+JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = ANY(n.environment_ids)
+WHERE n.organization_id = @organization_id AND n.id = @id ORDER BY e.name;
 
 -- name: InsertAdvance :exec
 -- What only updates the message of a rollout: only while the organization has a channel whose messages can be updated. An environment of the
@@ -363,6 +378,25 @@ ON CONFLICT (organization_id, channel_id, key) DO UPDATE SET
     state = CASE WHEN m.state = 'sending' THEN m.state ELSE 'pending' END
 WHERE NOT (@notification_id::bigint = ANY(m.notification_ids));
 
+-- name: MakeRoomForStep :exec
+-- Beyond 150 moments a message has one step at most, the latest, and no advance before it, so that there is room for what people have to know
+-- (R4-29). Steps that were never sent are counted.
+UPDATE cd_notification_messages m SET notification_ids = x.kept, sent_count = m.sent_count - x.sent, begun_count = m.begun_count - x.begun,
+    left_out = m.left_out + x.unsent
+FROM (SELECT o.id, l.kept, l.sent, l.begun, l.unsent FROM cd_notification_messages o
+    JOIN (SELECT unnest(@channels::bigint[]) AS channel_id, unnest(@keys::text[]) AS key) w ON w.channel_id = o.channel_id AND w.key = o.key
+    CROSS JOIN LATERAL (SELECT (array_agg(i.id ORDER BY i.place) FILTER (WHERE NOT i.goes))::bigint[] AS kept,
+            (count(*) FILTER (WHERE i.goes AND i.place <= o.sent_count))::integer AS sent,
+            (count(*) FILTER (WHERE i.goes AND i.place <= o.begun_count))::integer AS begun,
+            (count(*) FILTER (WHERE i.goes AND i.moment <> 'rollout_advanced'
+                AND i.place > GREATEST(o.sent_count, CASE WHEN o.state = 'sending' THEN o.begun_count ELSE 0 END)))::integer AS unsent
+        FROM (SELECT u.id, u.place, n.moment, u.place >= 150 AND COALESCE(n.moment = ANY(@moments::text[]), false) AS goes
+            FROM unnest(o.notification_ids) WITH ORDINALITY u (id, place)
+            LEFT JOIN cd_notifications n ON n.organization_id = o.organization_id AND n.id = u.id) i) l
+    WHERE o.organization_id = @organization_id AND cardinality(o.notification_ids) >= 150 AND NOT (@notification_id::bigint = ANY(o.notification_ids))
+    ORDER BY o.member_id, o.channel_id FOR UPDATE OF o) x
+WHERE m.organization_id = @organization_id AND m.id = x.id;
+
 -- name: NotificationMessageExists :one
 SELECT EXISTS (SELECT FROM cd_notification_messages WHERE organization_id = @organization_id AND channel_id = @channel_id AND key = @key);
 
@@ -466,6 +500,7 @@ WHERE s.organization_id = @organization_id AND s.enabled AND s.channel_id = ANY(
   AND (s.moments = '{}' AND NOT @named::boolean OR @moment::text = ANY(s.moments)) AND (s.severities = '{}' OR @severity::smallint = ANY(s.severities))
   AND (s.tiers = '{}' OR s.tiers && @tiers::text[])
   AND (s.involvement = '' OR s.involvement = 'may_approve' AND @asks::boolean
+    OR s.involvement IN ('begun', 'waiting') AND s.member_id = @requester::bigint
     OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id
       AND t.rollout_id = @rollout_id::bigint AND t.event = 'create' AND t.principal_type = 'user')
     OR s.involvement = 'waiting' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = @organization_id

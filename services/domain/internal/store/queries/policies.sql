@@ -77,6 +77,10 @@ SET version_set_id = excluded.version_set_id, principal_type = excluded.principa
 -- name: QueuedRollouts :many
 SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 'pending';
 
+-- name: DisplacedVersionSets :many
+-- That of the rollout that waits, which another one is about to take the place of.
+SELECT version_set_id FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = @application_id AND state = 'pending' FOR UPDATE;
+
 -- name: FreeQueuedRollout :one
 SELECT * FROM cd_queued_rollouts q
 WHERE q.organization_id = @organization_id AND q.state = 'pending' AND (q.compares_until IS NULL OR q.compares_until <= @at)

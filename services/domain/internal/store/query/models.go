@@ -1352,6 +1352,8 @@ type Notification struct {
 	RoutedAt  *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// Where the rollout is to go that a moment of the queue is about; empty for any other.
+	EnvironmentIds []int64
 }
 
 // Where notifications are sent to. Rows are kept, as messages refer to them; removed_at ends one.

@@ -374,7 +374,7 @@ func (q *Queries) DueMessage(ctx context.Context, organizationID int64, at time.
 }
 
 const dueNotification = `-- name: DueNotification :one
-SELECT organization_id, id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type, principal_id, reason, routed_at, created_at, updated_at FROM cd_notifications WHERE organization_id = $1 AND routed_at IS NULL AND due_at <= $2
+SELECT organization_id, id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject, principal_type, principal_id, reason, routed_at, created_at, updated_at, environment_ids FROM cd_notifications WHERE organization_id = $1 AND routed_at IS NULL AND due_at <= $2
 ORDER BY (CASE WHEN moment IN ('environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published',
     'artifact_deleted') THEN 2 WHEN moment = 'rollout_advanced' THEN 1 ELSE 0 END), due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 `
@@ -402,6 +402,7 @@ func (q *Queries) DueNotification(ctx context.Context, organizationID int64, at 
 		&i.RoutedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EnvironmentIds,
 	)
 	return i, err
 }
@@ -811,7 +812,7 @@ SELECT b.organization_id, 'drift_ended', 'end:' || b.id, $1::timestamptz, $1::ti
 FROM cd_application_environments e
 JOIN cd_application_environment_reconciliations r ON r.organization_id = e.organization_id AND r.application_environment_id = e.id AND r.objects = '[]'
     AND r.since = r.observed_at
-JOIN LATERAL (SELECT d.organization_id, d.id, d.moment, d.cause, d.at, d.due_at, d.application_id, d.environment_id, d.rollout_id, d.subject_id, d.subject, d.principal_type, d.principal_id, d.reason, d.routed_at, d.created_at, d.updated_at FROM cd_notifications d WHERE d.organization_id = e.organization_id AND d.moment = 'drift' AND d.environment_id = e.environment_id
+JOIN LATERAL (SELECT d.organization_id, d.id, d.moment, d.cause, d.at, d.due_at, d.application_id, d.environment_id, d.rollout_id, d.subject_id, d.subject, d.principal_type, d.principal_id, d.reason, d.routed_at, d.created_at, d.updated_at, d.environment_ids FROM cd_notifications d WHERE d.organization_id = e.organization_id AND d.moment = 'drift' AND d.environment_id = e.environment_id
     AND d.application_id = e.application_id ORDER BY d.at DESC, d.id DESC LIMIT 1) b ON true
 WHERE e.organization_id = $2 AND e.id = $3
 ON CONFLICT (organization_id, cause) DO NOTHING
@@ -1084,15 +1085,23 @@ func (q *Queries) InsertNotificationRoute(ctx context.Context, arg InsertNotific
 }
 
 const insertQueuedStep = `-- name: InsertQueuedStep :exec
-INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, subject, principal_type, principal_id, reason)
-SELECT $1, 'rollout_queued', $2, $3::timestamptz, $3::timestamptz, q.application_id, v.name, $4::text,
-    $5::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN $6::boolean
-        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END) || '; asked for: ' || $7::text, 1000)
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_ids, subject, principal_type, principal_id,
+    reason)
+SELECT $1, 'rollout_queued', $2, $3::timestamptz, $3::timestamptz, q.application_id,
+    ARRAY(SELECT e.id FROM cd_application_environments x
+        JOIN cd_environments e ON e.organization_id = x.organization_id AND e.id = x.environment_id
+        WHERE x.organization_id = q.organization_id AND x.application_id = q.application_id
+          AND (q.environments = '{}' AND x.current OR e.name = ANY(q.environments)) ORDER BY e.id),
+    v.name, $4::text, $5::bigint, left(COALESCE('it waits for the end of rollout_' || a.id, CASE WHEN $6::boolean
+        THEN 'it waits for the drivers to compare its manifests' ELSE 'it is next' END)
+        || COALESCE('; it takes the place of ' || CASE WHEN d.id = v.id THEN 'an earlier request for the same version set' ELSE d.name || ' in the queue' END, '')
+        || '; asked for: ' || $7::text, 1000)
 FROM cd_queued_rollouts q
 JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+LEFT JOIN cd_version_sets d ON d.organization_id = q.organization_id AND d.id = $8::bigint
 LEFT JOIN cd_rollouts a ON a.organization_id = q.organization_id AND a.application_id = q.application_id
     AND a.state IN ('pending', 'in_progress', 'paused')
-WHERE q.organization_id = $1 AND q.application_id = $8 AND q.state = 'pending'
+WHERE q.organization_id = $1 AND q.application_id = $9 AND q.state = 'pending'
   AND (EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
     WHERE r.organization_id = $1 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? 'rollout_queued'
       AND c.enabled AND c.removed_at IS NULL)
@@ -1103,17 +1112,19 @@ ON CONFLICT (organization_id, cause) DO NOTHING
 `
 
 type InsertQueuedStepParams struct {
-	OrganizationID int64
-	Cause          string
-	At             time.Time
-	PrincipalType  string
-	PrincipalID    int64
-	Compares       bool
-	Reason         string
-	ApplicationID  int64
+	OrganizationID        int64
+	Cause                 string
+	At                    time.Time
+	PrincipalType         string
+	PrincipalID           int64
+	Compares              bool
+	Reason                string
+	DisplacedVersionSetID int64
+	ApplicationID         int64
 }
 
-// A rollout that waits in the queue, with what it waits for. Its subject is the version set.
+// A rollout that waits in the queue, with what it waits for, whose place it takes there, and where it goes: without environments, wherever the
+// pipeline does. Its subject is the version set.
 func (q *Queries) InsertQueuedStep(ctx context.Context, arg InsertQueuedStepParams) error {
 	_, err := q.db.Exec(ctx, insertQueuedStep,
 		arg.OrganizationID,
@@ -1123,6 +1134,7 @@ func (q *Queries) InsertQueuedStep(ctx context.Context, arg InsertQueuedStepPara
 		arg.PrincipalID,
 		arg.Compares,
 		arg.Reason,
+		arg.DisplacedVersionSetID,
 		arg.ApplicationID,
 	)
 	return err
@@ -1305,6 +1317,45 @@ func (q *Queries) LockNotificationRecipient(ctx context.Context, organizationID 
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const makeRoomForStep = `-- name: MakeRoomForStep :exec
+UPDATE cd_notification_messages m SET notification_ids = x.kept, sent_count = m.sent_count - x.sent, begun_count = m.begun_count - x.begun,
+    left_out = m.left_out + x.unsent
+FROM (SELECT o.id, l.kept, l.sent, l.begun, l.unsent FROM cd_notification_messages o
+    JOIN (SELECT unnest($2::bigint[]) AS channel_id, unnest($3::text[]) AS key) w ON w.channel_id = o.channel_id AND w.key = o.key
+    CROSS JOIN LATERAL (SELECT (array_agg(i.id ORDER BY i.place) FILTER (WHERE NOT i.goes))::bigint[] AS kept,
+            (count(*) FILTER (WHERE i.goes AND i.place <= o.sent_count))::integer AS sent,
+            (count(*) FILTER (WHERE i.goes AND i.place <= o.begun_count))::integer AS begun,
+            (count(*) FILTER (WHERE i.goes AND i.moment <> 'rollout_advanced'
+                AND i.place > GREATEST(o.sent_count, CASE WHEN o.state = 'sending' THEN o.begun_count ELSE 0 END)))::integer AS unsent
+        FROM (SELECT u.id, u.place, n.moment, u.place >= 150 AND COALESCE(n.moment = ANY($4::text[]), false) AS goes
+            FROM unnest(o.notification_ids) WITH ORDINALITY u (id, place)
+            LEFT JOIN cd_notifications n ON n.organization_id = o.organization_id AND n.id = u.id) i) l
+    WHERE o.organization_id = $1 AND cardinality(o.notification_ids) >= 150 AND NOT ($5::bigint = ANY(o.notification_ids))
+    ORDER BY o.member_id, o.channel_id FOR UPDATE OF o) x
+WHERE m.organization_id = $1 AND m.id = x.id
+`
+
+type MakeRoomForStepParams struct {
+	OrganizationID int64
+	Channels       []int64
+	Keys           []string
+	Moments        []string
+	NotificationID int64
+}
+
+// Beyond 150 moments a message has one step at most, the latest, and no advance before it, so that there is room for what people have to know
+// (R4-29). Steps that were never sent are counted.
+func (q *Queries) MakeRoomForStep(ctx context.Context, arg MakeRoomForStepParams) error {
+	_, err := q.db.Exec(ctx, makeRoomForStep,
+		arg.OrganizationID,
+		arg.Channels,
+		arg.Keys,
+		arg.Moments,
+		arg.NotificationID,
+	)
+	return err
 }
 
 const notificationBacklog = `-- name: NotificationBacklog :one
@@ -1595,10 +1646,11 @@ WHERE s.organization_id = $1 AND s.enabled AND s.channel_id = ANY($2::bigint[])
   AND (s.moments = '{}' AND NOT $5::boolean OR $6::text = ANY(s.moments)) AND (s.severities = '{}' OR $7::smallint = ANY(s.severities))
   AND (s.tiers = '{}' OR s.tiers && $8::text[])
   AND (s.involvement = '' OR s.involvement = 'may_approve' AND $9::boolean
+    OR s.involvement IN ('begun', 'waiting') AND s.member_id = $10::bigint
     OR s.involvement = 'begun' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
-      AND t.rollout_id = $10::bigint AND t.event = 'create' AND t.principal_type = 'user')
+      AND t.rollout_id = $11::bigint AND t.event = 'create' AND t.principal_type = 'user')
     OR s.involvement = 'waiting' AND s.member_id IN (SELECT t.principal_id FROM cd_rollout_transitions t WHERE t.organization_id = $1
-      AND t.rollout_id = $10::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
+      AND t.rollout_id = $11::bigint AND t.event IN ('create', 'approve', 'resume', 'retry') AND t.principal_type = 'user'))
 ORDER BY s.member_id, s.channel_id, s.name
 `
 
@@ -1612,6 +1664,7 @@ type NotificationSubscribersParams struct {
 	Severity       int16
 	Tiers          []string
 	Asks           bool
+	Requester      int64
 	RolloutID      int64
 }
 
@@ -1638,6 +1691,7 @@ func (q *Queries) NotificationSubscribers(ctx context.Context, arg NotificationS
 		arg.Severity,
 		arg.Tiers,
 		arg.Asks,
+		arg.Requester,
 		arg.RolloutID,
 	)
 	if err != nil {
@@ -1708,7 +1762,7 @@ func (q *Queries) NotificationSubscriptions(ctx context.Context, organizationID 
 }
 
 const notificationsByID = `-- name: NotificationsByID :many
-SELECT n.organization_id, n.id, n.moment, n.cause, n.at, n.due_at, n.application_id, n.environment_id, n.rollout_id, n.subject_id, n.subject, n.principal_type, n.principal_id, n.reason, n.routed_at, n.created_at, n.updated_at, COALESCE(m.name, n.principal_type)::text AS principal_name, COALESCE(a.name, '')::text AS application, COALESCE(e.name, '')::text AS environment,
+SELECT n.organization_id, n.id, n.moment, n.cause, n.at, n.due_at, n.application_id, n.environment_id, n.rollout_id, n.subject_id, n.subject, n.principal_type, n.principal_id, n.reason, n.routed_at, n.created_at, n.updated_at, n.environment_ids, COALESCE(m.name, n.principal_type)::text AS principal_name, COALESCE(a.name, '')::text AS application, COALESCE(e.name, '')::text AS environment,
     COALESCE(e.tier, '')::text AS tier, COALESCE(d.labels, '{}')::jsonb AS labels
 FROM cd_notifications n
 LEFT JOIN cd_members m ON m.organization_id = n.organization_id AND m.id = n.principal_id AND n.principal_type IN ('user', 'agent')
@@ -1736,6 +1790,7 @@ type NotificationsByIDRow struct {
 	RoutedAt       *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	EnvironmentIds []int64
 	PrincipalName  string
 	Application    string
 	Environment    string
@@ -1770,6 +1825,7 @@ func (q *Queries) NotificationsByID(ctx context.Context, organizationID int64, i
 			&i.RoutedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.EnvironmentIds,
 			&i.PrincipalName,
 			&i.Application,
 			&i.Environment,
@@ -1980,6 +2036,39 @@ func (q *Queries) NotifiedGate(ctx context.Context, organizationID int64, rollou
 		&i.ExpiresAt,
 	)
 	return i, err
+}
+
+const notifiedQueue = `-- name: NotifiedQueue :many
+SELECT e.id, e.name, e.tier FROM cd_notifications n
+JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = ANY(n.environment_ids)
+WHERE n.organization_id = $1 AND n.id = $2 ORDER BY e.name
+`
+
+type NotifiedQueueRow struct {
+	ID   int64
+	Name string
+	Tier string
+}
+
+// Where a rollout goes that was put into the queue.
+func (q *Queries) NotifiedQueue(ctx context.Context, organizationID int64, iD int64) ([]NotifiedQueueRow, error) {
+	rows, err := q.db.Query(ctx, notifiedQueue, organizationID, iD)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotifiedQueueRow
+	for rows.Next() {
+		var i NotifiedQueueRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Tier); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const notifiedRollout = `-- name: NotifiedRollout :one

@@ -70,6 +70,31 @@ func (q *Queries) CompareQueuedRollout(ctx context.Context, arg CompareQueuedRol
 	return err
 }
 
+const displacedVersionSets = `-- name: DisplacedVersionSets :many
+SELECT version_set_id FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = $2 AND state = 'pending' FOR UPDATE
+`
+
+// That of the rollout that waits, which another one is about to take the place of.
+func (q *Queries) DisplacedVersionSets(ctx context.Context, organizationID int64, applicationID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, displacedVersionSets, organizationID, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var version_set_id int64
+		if err := rows.Scan(&version_set_id); err != nil {
+			return nil, err
+		}
+		items = append(items, version_set_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueClosing = `-- name: DueClosing :one
 SELECT id, rollout_id, reason FROM cd_rollout_closings
 WHERE organization_id = $1 AND NOT settled AND due_at <= $2
