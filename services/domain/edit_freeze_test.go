@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/freeze"
 )
 
-// R4-28, R4-03, D58: what an event asks for during a freeze is not lost: its edit is made, its rollout says that the freeze stops it, a later
-// event waits in the queue, and both proceed once the freeze has ended.
+// R4-28, R4-03, D58: what an event asks for during a freeze is not lost: its edit is made, its rollout says that the freeze stops it, a
+// later event waits in the queue, and both proceed once the freeze has ended.
 func TestAnEventDuringAFreezeWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
 	w, e := frozen(t), &editor{inputs: map[string]string{}}

@@ -224,7 +224,8 @@ func TestReportsAboutOtherTargetsAreRefused(t *testing.T) {
 	stranger, healthy := report, report
 	stranger.AgentID, healthy.Result = f.agents[5], "healthy"
 	committed := event.DeploymentCommitted{
-		DeploymentID: f.deployments(f.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1), Parameters: []byte(`{}`),
+		DeploymentID: f.deployments(f.stops(r)[0])[0].ID, CommitSHA: strings.Repeat("0", 40), ManifestDigest: digestOf(1),
+		Parameters: []byte(`{}`),
 	}
 	named := func(name string) string {
 		child, err := id.ChildRun(id.RolloutRun(r.ID), "key", name)
@@ -394,7 +395,8 @@ func TestFleetsThatDoNotFit(t *testing.T) {
 	_, err = f.setup.UpdateEnvironment(t.Context(), user(), setup.ChangedEnvironment{
 		ID: f.edge.ID, DriverRef: &flux, DriverConfig: json.RawMessage(fmt.Sprintf(`{"cluster_agent_id":%d}`, f.agents[0])),
 	})
-	if fields := fault.FieldsOf(err); len(fields) != 1 || !strings.Contains(fields[0].Problem, "found driver flux@1, which changes all clusters at once") {
+	const problem = "found driver flux@1, which changes all clusters at once"
+	if fields := fault.FieldsOf(err); len(fields) != 1 || !strings.Contains(fields[0].Problem, problem) {
 		t.Errorf("the driver of a fleet becomes flux@1: %v, fields %v", err, fields)
 	}
 	// An environment stops being a fleet.

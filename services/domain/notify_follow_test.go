@@ -403,7 +403,8 @@ func TestRoutesMatchByEachFilter(t *testing.T) {
 	p.want(notify.Defaults(core.NotifyPagerDuty), []core.NotificationMoment{
 		core.MomentRolloutFailed, core.MomentRollbackBegan, core.MomentBreach, core.MomentAgentOffline,
 	})
-	p.want(len(notify.Defaults(core.NotifySlack)), len(core.AllNotificationMoments())-13) // without declined triggers, what is for tools, and steps
+	// Without declined triggers, what is for tools, and steps.
+	p.want(len(notify.Defaults(core.NotifySlack)), len(core.AllNotificationMoments())-13)
 }
 
 // D62: what waits for a channel that is removed is a dead letter that says so.

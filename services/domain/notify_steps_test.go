@@ -67,7 +67,9 @@ func TestEachStepOfARolloutCanBeSubscribedTo(t *testing.T) {
 	p.want(p.steps(), want)
 
 	r = p.rollout(p.set)
-	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID},
+	p.report(
+		event.RolloutStarted{RolloutID: r.ID},
+		event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID},
 		event.RolloutEnvironmentFailed{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID, Reason: "no quota"})
 	p.later(time.Minute)
 	p.want(p.steps()[len(want):], []string{"rollout_planned", "rollout_started", "environment_entered staging", "environment_failed staging"})
@@ -104,7 +106,10 @@ func TestAStepAndAnUpdateAreOne(t *testing.T) {
 	p.route("all", "thread", `{"events":["rollout_began","rollout_started","environment_entered"]}`)
 	r := p.rollout(p.set)
 	p.work()
-	p.report(event.RolloutStarted{RolloutID: r.ID}, event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID})
+	p.report(
+		event.RolloutStarted{RolloutID: r.ID},
+		event.RolloutEnvironmentStarted{RolloutID: r.ID, EnvironmentID: p.stops(r)[0].EnvironmentID},
+	)
 	for range 4 {
 		p.later(5 * time.Second)
 	}

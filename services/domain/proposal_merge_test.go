@@ -183,7 +183,8 @@ func TestABranchAloneThatIsMergedIsNoApproval(t *testing.T) {
 	c.counts("")
 }
 
-// D55, R38: a merge is one approval of several, and the member's only one: in the console, in a comment and by the merge, a person counts once.
+// D55, R38: a merge is one approval of several, and the member's only one: in the console, in a comment and by the merge, a person counts
+// once.
 func TestAMergeIsOneApprovalOfSeveral(t *testing.T) {
 	t.Parallel()
 	resolution := func(c *commenting) rollout.Resolution {
@@ -329,7 +330,10 @@ func TestAMergePassesNoFreeze(t *testing.T) {
 	t.Parallel()
 	c := commentsBefore(t)
 	c.links(70, "Ann", person(7))
-	c.report(event.RolloutPassageRequested{RolloutID: c.rollout.ID, EnvironmentID: c.production.ID, GateID: "production"}, c.proposes("production", "open", nil))
+	c.report(
+		event.RolloutPassageRequested{RolloutID: c.rollout.ID, EnvironmentID: c.production.ID, GateID: "production"},
+		c.proposes("production", "open", nil),
+	)
 	_, err := c.freezes.StartFreeze(t.Context(), user(), freeze.NewFreeze{Reason: "sale", EndsAt: c.now.Now().Add(time.Hour)})
 	c.ok(err)
 	c.report(c.merges("production", "Ann", 70, nil))

@@ -39,7 +39,8 @@ func (v *vault) sentSoFar() string {
 	return all
 }
 
-// rotateKeyset replaces the key of the keyset, as docs/how-to/rotate-credentials.md says; between both steps, reseal has values sealed anew.
+// rotateKeyset replaces the key of the keyset, as docs/how-to/rotate-credentials.md says; between both steps, reseal has values sealed
+// anew.
 func (v *vault) rotateKeyset(reseal func()) {
 	v.t.Helper()
 	before, err := os.ReadFile(v.file)
@@ -61,8 +62,8 @@ func (v *vault) rotateKeyset(reseal func()) {
 	v.put(v.file, promoted)
 }
 
-// D56: a rollout that waits at a gate holds no value. After its credential and the keyset are rotated, whether or not its service has started
-// anew meanwhile, it uses the new value behind the gate.
+// D56: a rollout that waits at a gate holds no value. After its credential and the keyset are rotated, whether or not its service has
+// started anew meanwhile, it uses the new value behind the gate.
 func TestACredentialIsRotatedWhileARolloutWaits(t *testing.T) {
 	t.Parallel()
 	for name, restarted := range map[string]bool{"running": false, "restarted": true} {

@@ -24,7 +24,7 @@ import (
 type atGitea struct {
 	*world
 	t     *testing.T
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // that of the stack
 	gitea *giteatest.Server
 }
 
@@ -194,9 +194,9 @@ func (g *atGitea) contains(what, text string, wanted ...string) {
 	}
 }
 
-// R4-27, D60, on a real forge, which delivers its webhooks to real services: a pull request gets one comment and the status of its commit; a
-// push changes that comment, also when the services die meanwhile, and so does a comment that asks for it. One from a fork is planned once
-// a user asks who may write.
+// R4-27, D60, on a real forge, which delivers its webhooks to real services: a pull request gets one comment and the status of its commit;
+// a push changes that comment, also when the services die meanwhile, and so does a comment that asks for it. One from a fork is planned
+// once a user asks who may write.
 func TestPlansOfPullRequestsOnGitea(t *testing.T) {
 	t.Parallel()
 	g := planningAtGitea(t)

@@ -303,12 +303,13 @@ func (t *tx) Proposal(ctx context.Context, rollout, environment int64) (core.For
 	}
 	return core.ForgeProposal{
 		Repository: row.Repository, Branch: row.Branch, Number: row.Number, Head: row.Head, Status: core.ProposedStatus(row.State),
-		EndedHead: row.EndedHead, EndedBranch: row.EndedBranch, By: row.EndedBy, ByID: row.EndedByID, Unshown: row.Unshown, ReportedAt: row.ReportedAt,
+		EndedHead: row.EndedHead, EndedBranch: row.EndedBranch, By: row.EndedBy, ByID: row.EndedByID, Unshown: row.Unshown,
+		ReportedAt: row.ReportedAt,
 	}, true, nil
 }
 
-// AnswerProposal implements rollout.Tx. The answer names what was merged: another merge, also one that a replica of an earlier release writes
-// beside it, has none yet.
+// AnswerProposal implements rollout.Tx. The answer names what was merged: another merge, also one that a replica of an earlier release
+// writes beside it, has none yet.
 func (t *tx) AnswerProposal(ctx context.Context, rollout, environment int64, ended, answer string) error {
 	err := t.q.AnswerRolloutProposal(ctx, query.AnswerRolloutProposalParams{
 		AnsweredHead: cmp.Or(ended, "unknown"), Answer: answer, OrganizationID: t.organization, RolloutID: rollout, EnvironmentID: environment,

@@ -30,8 +30,8 @@ func (s *silent) Create(ctx context.Context, ref Ref, o Object) error {
 	return nil
 }
 
-// R2-31, D54: the answer to the creation of a task is lost, between the API server and the relay, or with the relay. The call finds the task by
-// its name, which is the same each time, and creates no second one; another call does not take it for its own.
+// R2-31, D54: the answer to the creation of a task is lost, between the API server and the relay, or with the relay. The call finds the
+// task by its name, which is the same each time, and creates no second one; another call does not take it for its own.
 func TestATaskWhoseCreationWasNotAnsweredIsFound(t *testing.T) {
 	t.Parallel()
 	job := strings.Replace(jobArgs, `"namespace":"work"`, `"namespace":"work","operation":"deployment 11"`, 1)

@@ -88,8 +88,10 @@ func TestAProposalAndItsMerge(t *testing.T) {
 		"trailers": m{"Lockstep-Rollout": "7"}, "number": int64(4), "head": "h",
 	}
 	value, err := named(t, f, "git.merge").Call(t.Context(), activity.Call{Organization: 1, Workflow: "rollout-7", Args: change})
-	want := m{"number": int64(4), "url": "u", "state": "merged", "branch": "b", "head": "h", "commit": "c", "by": "ann", "by_id": int64(0), "note": "",
-		"into": "main", "merged_head": "h", "unshown": ""}
+	want := m{
+		"number": int64(4), "url": "u", "state": "merged", "branch": "b", "head": "h", "commit": "c", "by": "ann", "by_id": int64(0), "note": "",
+		"into": "main", "merged_head": "h", "unshown": "",
+	}
 	if diff := cmp.Diff(any(want), value); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

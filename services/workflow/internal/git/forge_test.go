@@ -204,8 +204,10 @@ func TestAuthorsAreComparedAsGitKeepsThem(t *testing.T) {
 	s := setup(t)
 	s.add(t, "main", map[string]string{"a": "x\n"})
 	tree := strings.TrimSpace(s.git(t, s.dir, "rev-parse", "main^{tree}"))
-	for _, name := range []string{"Acme Inc.", " .,:;<>\"\\'A'\"\\><;:,. \t", "A <B> C\nD", "Zoë.", "é", "O'Neil, Ltd",
-		"-A-", "A\x01", "(A)", "A…"} {
+	for _, name := range []string{
+		"Acme Inc.", " .,:;<>\"\\'A'\"\\><;:,. \t", "A <B> C\nD", "Zoë.", "é", "O'Neil, Ltd",
+		"-A-", "A\x01", "(A)", "A…",
+	} {
 		sha := strings.TrimSpace(s.gitIn(t, s.dir, "m", "-c", "user.name="+name, "-c", "user.email="+name, "commit-tree", tree, "-F", "-"))
 		kept := strings.Split(strings.TrimSuffix(s.git(t, s.dir, "show", "-s", "--format=%an%x00%ae", sha), "\n"), "\x00")
 		if !(author{name, name}).is(author{kept[0], kept[1]}) || bare(name) != kept[0] {

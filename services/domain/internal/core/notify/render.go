@@ -229,7 +229,8 @@ func latestAdvance(all []core.Notification) (lasting []core.Notification, latest
 	return lasting, latest
 }
 
-// current is the moment that a message is at: the last that it was sent for, unless the rollout has continued since. A step ends no question.
+// current is the moment that a message is at: the last that it was sent for, unless the rollout has continued since. A step ends no
+// question.
 func current(lasting []core.Notification, latest *core.Notification) core.Notification {
 	i := len(lasting) - 1
 	for ; i >= 0 && lasting[i].Moment.IsStep(); i-- {

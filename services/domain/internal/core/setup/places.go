@@ -47,9 +47,9 @@ func JobNamespace(drivers DriverSet, e core.BoundEnvironment, step core.DeploySt
 }
 
 // checkJobsBeside refuses jobs of an environment that is deployed to where its passage would not open their namespaces, or no agent can run
-// them. A pipeline that was saved before is not refused for it: such a job fails when its turn comes. What the setup has discovered does not
-// count here: a pipeline is saved before it, so a job may only be refused for it, never accepted. What is discovered for others does, where
-// places are claimed (placesIn), and again when the job asks for its passage (PinnedPlaces).
+// them. A pipeline that was saved before is not refused for it: such a job fails when its turn comes. What the setup has discovered does
+// not count here: a pipeline is saved before it, so a job may only be refused for it, never accepted. What is discovered for others does,
+// where places are claimed (placesIn), and again when the job asks for its passage (PinnedPlaces).
 func checkJobsBeside(drivers DriverSet, flow core.Flow, environments map[string]core.BoundEnvironment) error {
 	var found []fault.Field
 	for _, step := range flow.Deploys {

@@ -75,8 +75,10 @@ func TestNoValueOfAnExistingApplicationIsRecorded(t *testing.T) {
 				"valueFiles":   []any{"https://ann:" + secret + "@git/values.yaml"},
 				"valuesObject": object{"env": []any{object{"name": "PIN", "value": secret}}},
 				"parameters": []any{
-					object{"name": "env[0].name", "value": "DB_PIN"}, object{"name": "env[0].value", "value": secret},
-					object{"name": "credentials.url", "value": secret}, object{"name": "secretFile", "value": secret},
+					object{"name": "env[0].name", "value": "DB_PIN"},
+					object{"name": "env[0].value", "value": secret},
+					object{"name": "credentials.url", "value": secret},
+					object{"name": "secretFile", "value": secret},
 				},
 				"later": []any{secret},
 			},
@@ -116,8 +118,8 @@ func TestNoValueOfAnExistingApplicationIsRecorded(t *testing.T) {
 	}
 }
 
-// An Application without parameters, one that Lockstep manages, and one that cannot be read have none in the snapshot, and are deployed. What is too large has its
-// size there.
+// An Application without parameters, one that Lockstep manages, and one that cannot be read have none in the snapshot, and are deployed.
+// What is too large has its size there.
 func TestTheSnapshotOfAnApplicationWithoutParameters(t *testing.T) {
 	t.Parallel()
 	large := object{"helm": object{"valueFiles": []any{strings.Repeat("x", 70_000)}}}

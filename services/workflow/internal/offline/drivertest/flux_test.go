@@ -560,7 +560,8 @@ func TestTheSetupOfFlux(t *testing.T) {
 	}
 }
 
-// D61: an environment of many clusters that was made before is not deployed to: Flux would deploy the commit of the first wave in all of them.
+// D61: an environment of many clusters that was made before is not deployed to: Flux would deploy the commit of the first wave in all of
+// them.
 func TestFluxDeploysToNoFleet(t *testing.T) {
 	t.Parallel()
 	for _, proposal := range []string{"none", "pull_request"} {

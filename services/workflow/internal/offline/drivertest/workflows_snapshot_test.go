@@ -349,7 +349,8 @@ func TestTheSnapshotOfALargeWorkflowIsBounded(t *testing.T) {
 	}
 }
 
-// D53: a retry submits the same Workflow by another name, and has a snapshot of its own. A preview compares with that, and shows neither name.
+// D53: a retry submits the same Workflow by another name, and has a snapshot of its own. A preview compares with that, and shows neither
+// name.
 func TestEachAttemptOfAWorkflowHasASnapshot(t *testing.T) {
 	t.Parallel()
 	for name, edit := range bothWays {
