@@ -103,6 +103,78 @@ func TestWhoLeavesTheQueueKeepsNoSlot(t *testing.T) {
 	}
 }
 
+// R4-27: what is less urgent has one slot at most, of those that nobody else waits for, and leaves one free if there are several.
+func TestTheLastStandBehindEverybodyElse(t *testing.T) {
+	t.Parallel()
+	for _, slots := range []int{1, 2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			s := fair.NewSlots(slots)
+			for range slots {
+				s.Enter(1)
+			}
+			var mu sync.Mutex
+			var order []int64
+			var group sync.WaitGroup
+			last := func(tenant int64) {
+				group.Go(func() {
+					if err := s.AcquireLast(context.WithoutCancel(t.Context()), tenant); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, tenant)
+					mu.Unlock()
+				})
+				synctest.Wait()
+			}
+			for _, tenant := range []int64{1, 1, 2} {
+				last(tenant)
+			}
+			group.Go(func() { s.Enter(3); mu.Lock(); order = append(order, 3); mu.Unlock() })
+			synctest.Wait()
+			s.Release() // to 3, who came last
+			synctest.Wait()
+			for range slots - 1 {
+				s.Release()
+			}
+			synctest.Wait()
+			want := map[int][]int64{1: {3}, 2: {3}, 3: {3, 1}}[slots]
+			if !slices.Equal(order, want) {
+				t.Fatalf("of %d slots: served %v, expected %v", slots, order, want)
+			}
+			s.Release() // that of 3: now one may be served, and one only
+			synctest.Wait()
+			if want = []int64{3, 1}; !slices.Equal(order, want) {
+				t.Errorf("of %d slots: served %v, expected %v", slots, order, want)
+			}
+			s.ReleaseLast()
+			synctest.Wait()
+			s.ReleaseLast()
+			synctest.Wait()
+			s.ReleaseLast()
+			group.Wait()
+			if want = []int64{3, 1, 2, 1}; !slices.Equal(order, want) || s.Free() != slots || s.Waiting() != 0 {
+				t.Errorf("of %d slots: served %v, expected %v; %d free", slots, order, want, s.Free())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			for range slots {
+				s.Enter(1)
+			}
+			group.Go(func() {
+				if err := s.AcquireLast(ctx, 1); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			cancel()
+			group.Wait()
+			if s.Waiting() != 0 {
+				t.Errorf("%d wait after they have left", s.Waiting())
+			}
+		})
+	}
+}
+
 func BenchmarkOneTenant(b *testing.B) {
 	s := fair.NewSlots(1)
 	for b.Loop() {

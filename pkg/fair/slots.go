@@ -10,10 +10,14 @@ type Slots struct {
 	mu      sync.Mutex
 	free    int
 	waiting Queue[chan struct{}]
+	// last wait behind everybody else. One of them at most has a slot, and takes it only while more than spare are free.
+	last  Queue[chan struct{}]
+	spare int
+	busy  bool
 }
 
 // NewSlots returns n slots; n must be positive.
-func NewSlots(n int) *Slots { return &Slots{free: n} }
+func NewSlots(n int) *Slots { return &Slots{free: n, spare: max(0, min(1, n-1))} }
 
 // Acquire takes a slot for a tenant, when it is the tenant's turn. An error is that of ctx, and then there is nothing to release.
 func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
@@ -21,20 +25,50 @@ func (s *Slots) Acquire(ctx context.Context, tenant int64) error {
 	if place == nil {
 		return nil
 	}
+	return s.await(ctx, turn, &s.waiting, place, s.Release)
+}
+
+// AcquireLast is Acquire for what is less urgent than all else: the slot is one that nobody else waits for, while another one stays free if
+// there are several, and one such caller at most has one. It is returned by ReleaseLast.
+func (s *Slots) AcquireLast(ctx context.Context, tenant int64) error {
+	s.mu.Lock()
+	turn := make(chan struct{})
+	place := s.last.Push(tenant, turn)
+	s.serveLast()
+	s.mu.Unlock()
+	return s.await(ctx, turn, &s.last, place, s.ReleaseLast)
+}
+
+// await waits for a turn until ctx ends.
+func (s *Slots) await(
+	ctx context.Context, turn chan struct{}, queue *Queue[chan struct{}], place *Place[chan struct{}], release func(),
+) error {
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	s.waiting.Remove(place)
+	queue.Remove(place)
 	s.mu.Unlock()
 	select {
 	case <-turn: // the slot was granted just as ctx ended
-		s.Release()
+		release()
 	default:
 	}
 	return ctx.Err()
+}
+
+// serveLast gives a slot to the first of those that wait behind everybody else, if it may have one.
+func (s *Slots) serveLast() {
+	if s.busy || s.free <= s.spare {
+		return
+	}
+	if turn, ok := s.last.Pop(); ok {
+		s.busy = true
+		s.free--
+		close(turn)
+	}
 }
 
 // Enter is Acquire without a context: it waits as long as it takes.
@@ -83,11 +117,20 @@ func (s *Slots) Release() {
 		return
 	}
 	s.free++
+	s.serveLast()
 }
 
-// Waiting returns the number of queued callers.
+// ReleaseLast returns a slot of AcquireLast.
+func (s *Slots) ReleaseLast() {
+	s.mu.Lock()
+	s.busy = false
+	s.mu.Unlock()
+	s.Release()
+}
+
+// Waiting returns the number of queued callers, those that wait behind everybody else included.
 func (s *Slots) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waiting.Len()
+	return s.waiting.Len() + s.last.Len()
 }

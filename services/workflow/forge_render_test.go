@@ -24,8 +24,8 @@ type proposed struct {
 	t          *testing.T
 	dir, url   string
 	base, head string
-	// fork is whether the pull request comes from one.
-	fork bool
+	// fork is whether the pull request comes from one; loose whether it was pushed to refs/for/main, and has no branch.
+	fork, loose bool
 }
 
 func (p *proposed) git(args ...string) string {
@@ -100,8 +100,12 @@ func proposing(t *testing.T) *proposed {
 			if p.fork {
 				from = 2
 			}
-			_, _ = fmt.Fprintf(w, `{"number": 3, "state": "open", "html_url": "https://forge/3", "merge_base": "%s", "head": {"sha": "%s", "ref": "change",
-				"repo": {"id": %d}}, "base": {"ref": "main", "sha": "%s", "repo": {"id": 1}}}`, p.base, p.head, from, p.base)
+			ref, label := "change", "change"
+			if p.loose {
+				ref, label = "refs/pull/3/head", ""
+			}
+			_, _ = fmt.Fprintf(w, `{"number": 3, "state": "open", "html_url": "https://forge/3", "merge_base": "%s", "head": {"sha": "%s", "ref": %q, "label": %q,
+				"repo": {"id": %d}}, "base": {"ref": "main", "sha": "%s", "repo": {"id": 1}}}`, p.base, p.head, ref, label, from, p.base)
 		case rest == "pulls/3/commits":
 			_, _ = io.WriteString(w, `[{"sha": "c", "commit": {"message": "Two replicas"}}]`)
 		case rest == "pulls/3/files" && r.URL.Query().Get("page") != "1":
@@ -121,7 +125,7 @@ func proposing(t *testing.T) *proposed {
 
 // R4-27, D60: the program that reads a pull request has the overlays and charts that it changes rendered at both of its commits, by
 // environment, and reports what differs, also if only a base or values have changed. Those of other branches and those that it does not
-// touch are not rendered, those beyond the bound are counted, and of a pull request from a fork there is nothing.
+// touch are not rendered, those beyond the bound are counted, and of a pull request from a fork, or of no branch, there is nothing.
 func TestTheProgramOfPullRequestsRenders(t *testing.T) {
 	t.Parallel()
 	program, err := os.ReadFile(filepath.Join("..", "domain", "internal", "core", "forge", "pull.star"))
@@ -206,9 +210,14 @@ func TestTheProgramOfPullRequestsRenders(t *testing.T) {
 	if len(got.Rendered) != 10 || got.Rendered[0].Environment != "eu" || got.Unrendered != 8 {
 		t.Errorf("found %d, first %+v, and %d more; want the one first whose own files change", len(got.Rendered), got.Rendered[0], got.Unrendered)
 	}
-	p.fork = true
-	got = reads(`"ann"`, 0, helm)
-	if got.Refused != "" || len(got.Rendered) != 0 || got.Unrendered != 0 {
-		t.Errorf("found %+v; want nothing rendered of a fork", got)
+	for _, loose := range []bool{false, true} {
+		p.fork, p.loose = !loose, loose
+		if got = reads("", 0, helm); got.Refused == "" || len(got.Paths) != 0 || len(got.Rendered) != 0 {
+			t.Errorf("found %+v; want nothing read unless a user asks who may write", got)
+		}
+		got = reads(`"ann"`, 0, helm)
+		if got.Refused != "" || len(got.Paths) == 0 || len(got.Rendered) != 0 || got.Unrendered != 0 {
+			t.Errorf("found %+v; want nothing rendered of a fork, or of no branch", got)
+		}
 	}
 }

@@ -122,7 +122,8 @@ func functions(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	registry, err := activity.NewFunctions(append(function.All(forge, requests, render.New(tasks.Do)), function.Watching(watching)...)...)
+	all := function.All(forge, requests, render.New(tasks.Do, tasks.Preview))
+	registry, err := activity.NewFunctions(append(all, function.Watching(watching)...)...)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("register functions: %w", err)
 	}

@@ -20,15 +20,21 @@ import (
 // renderer renders in child processes of this binary (TestMain).
 func renderer(t *testing.T, limits sandbox.Limits) *render.Renderer {
 	t.Helper()
+	all := tasks(t, limits)
+	return render.New(all.Do, all.Preview)
+}
+
+func tasks(t *testing.T, limits sandbox.Limits) *sandbox.Tasks {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks := sandbox.NewTasks(sandbox.TasksConfig{
+	all := sandbox.NewTasks(sandbox.TasksConfig{
 		Command: []string{self, workflow.RenderCommand}, Processes: 2, Limits: limits, Clock: clock.System(),
 	})
-	t.Cleanup(tasks.Close)
-	return render.New(tasks.Do)
+	t.Cleanup(all.Close)
+	return all
 }
 
 func chart(template string) activity.HelmRequest {

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	functions "github.com/lockstep-cd/lockstep/services/workflow/internal/function"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/render"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/sandbox"
 )
 
@@ -18,6 +19,8 @@ type trees struct {
 	activity.Forge
 	of   map[string]map[string]string
 	away bool
+	// large is the commit of which too much would have to be read.
+	large string
 }
 
 func (f trees) ReadTree(_ context.Context, q activity.TreeRequest) (map[string][]byte, string, error) {
@@ -25,15 +28,24 @@ func (f trees) ReadTree(_ context.Context, q activity.TreeRequest) (map[string][
 		return nil, "", fault.New(fault.Unavailable, "the server does not answer")
 	}
 	found := map[string][]byte{}
+	commit, is := f.of[q.Ref]
+	switch {
+	case !q.Alone:
+		return nil, "", fault.New(fault.Invalid, "the whole history of a repository is not for previews")
+	case !is:
+		return nil, "", fault.New(fault.NotFound, "commit %s does not exist in %s", q.Ref, q.RepoURL)
+	case q.Ref == f.large:
+		return nil, "", fault.New(fault.Refused, "there are more than 2000 files")
+	}
 	for _, at := range q.Paths {
 		is := false
-		for name, text := range f.of[q.Ref] {
+		for name, text := range commit {
 			if at == "" || name == at || strings.HasPrefix(name, at+"/") {
 				found[name], is = []byte(text), true
 			}
 		}
 		if !is {
-			return nil, "", fault.New(fault.NotFound, "path %q does not exist in %s", at, q.RepoURL)
+			return nil, "", fault.Because(activity.NoPathError{}, fault.NotFound, "path %q does not exist in %s", at, q.RepoURL)
 		}
 	}
 	return found, q.Ref, nil
@@ -41,7 +53,9 @@ func (f trees) ReadTree(_ context.Context, q activity.TreeRequest) (map[string][
 
 func comparing(t *testing.T, f trees) func(args map[string]any) (map[string]any, error) {
 	t.Helper()
-	r := renderer(t, sandbox.Limits{Memory: 256 << 20, CPU: 2 * time.Second})
+	r := render.New(func(context.Context, int64, []byte) ([]byte, error) {
+		return nil, fault.New(fault.Invalid, "rendered like what is deployed")
+	}, tasks(t, sandbox.Limits{Memory: 256 << 20, CPU: 2 * time.Second}).Preview)
 	for _, one := range functions.All(f, nil, r) {
 		if compare, is := one.(*functions.Function); is && one.Name() == "manifest.compare_rendered" {
 			return func(args map[string]any) (map[string]any, error) {
@@ -104,6 +118,52 @@ func TestOverlaysAndChartsAreComparedRendered(t *testing.T) {
 			}
 			if strings.Contains(text, "hunter") || strings.Contains(text, "aHVudGVy") || got["why"] != "" || got["before"] != "" {
 				t.Errorf("found %v; want no value of a secret", got)
+			}
+		})
+	}
+}
+
+// R4-27, D60: only a commit that was read, and has nothing that can be rendered, means that all is new. Of one that cannot be read, or
+// takes more than it may, the answer has only why it is not compared, and what is configured for an environment is in no reason.
+func TestWhatIsNotKnownIsNotCompared(t *testing.T) {
+	t.Parallel()
+	chart := func(template string) map[string]string {
+		return map[string]string{
+			"c/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "c/templates/a.yaml": template, "c/values.yaml": "a: b\n",
+		}
+	}
+	const (
+		plain   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+		endless = "{{- range until 100000 }}{{- range until 100000 }}{{- end }}{{- end }}"
+	)
+	for name, c := range map[string]struct {
+		of          map[string]map[string]string
+		large       string
+		before, why string
+		resources   int
+	}{
+		"no path before":        {map[string]map[string]string{"base": {"README.md": "x"}, "head": chart(plain)}, "", "does not exist in", "", 1},
+		"no path afterwards":    {map[string]map[string]string{"base": chart(plain), "head": {"README.md": "x"}}, "", "", "path \"c\" does not exist in", 0},
+		"broken before":         {map[string]map[string]string{"base": chart("{{ nothing }}"), "head": chart(plain)}, "", "not defined", "", 1},
+		"no commit before":      {map[string]map[string]string{"head": chart(plain)}, "", "", "before the change: commit base does not exist", 0},
+		"no commit afterwards":  {map[string]map[string]string{"base": chart(plain)}, "", "", "commit head does not exist", 0},
+		"too large before":      {map[string]map[string]string{"base": chart(plain), "head": chart(plain)}, "base", "", "before the change: there are more than 2000 files", 0},
+		"too long before":       {map[string]map[string]string{"base": chart(endless), "head": chart(plain)}, "", "", "before the change: what was asked for computed for longer", 0},
+		"too many documents":    {map[string]map[string]string{"base": chart(plain), "head": chart("{{- range until 2001 }}\n---\na: b\n{{- end }}")}, "", "", "more than 2000 documents", 0},
+		"what is configured":    {map[string]map[string]string{"base": chart(plain), "head": chart("{{ fail .Values.code }}")}, "", "", "(configured)", 0},
+		"characters of control": {map[string]map[string]string{"base": chart(plain), "head": chart("{{ fail \"a\\x00b\\x1bc\" }}")}, "", "", "abc", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := comparing(t, trees{of: c.of, large: c.large})(map[string]any{"helm": map[string]any{
+				"path": "c", "release": "a", "namespace": "b", "values": "code: wonderland-7\n",
+			}})
+			before, _ := got["before"].(string)
+			why, _ := got["why"].(string)
+			resources, _ := got["resources"].([]any)
+			if err != nil || !strings.Contains(before, c.before) || (before == "") != (c.before == "") || !strings.Contains(why, c.why) ||
+				(why == "") != (c.why == "") || len(resources) != c.resources || strings.ContainsAny(why, "\x00\x1b") || strings.Contains(why, "wonderland") {
+				t.Errorf("found %v, %v; want %q, %q and %d objects", got, err, c.before, c.why, c.resources)
 			}
 		})
 	}

@@ -47,8 +47,9 @@ func readChange(forge activity.Forge) *Function {
 				"more than 128 KiB, of what is beyond 1 MiB together, and of files with YAML's aliases are counted, and not named. `diffs` are what\n" +
 				"differs in the first of them, `{object, diff, truncated}`, in the form and order of `kubectl diff`: keys in order, without comments. Of\n" +
 				"secrets there are the keys whose values differ, and no values. There are none of a pull request from a fork.\n\n" +
-				"Of one that comes from a fork nothing is read unless one of `asked_by` may write to the repository: `refused` says so. While GitLab\n" +
-				"is still preparing a merge request, the error is `conflict`.\n\n" +
+				"Of one that comes from a fork nothing is read unless one of `asked_by` may write to the repository: `refused` says so. One of no branch\n" +
+				"counts as from a fork: Gitea and Forgejo let everybody who may read push to `refs/for/main`. While GitLab is still preparing a merge\n" +
+				"request, the error is `conflict`.\n\n" +
 				"The repository needs a credential with a `forge`.",
 			Arguments: pullFields(Field{
 				Name: "asked_by", Type: List, Element: &Field{Type: Text, Required: true},

@@ -14,7 +14,7 @@ import (
 func TestAChangeIsAnswered(t *testing.T) {
 	t.Parallel()
 	f := &forge{change: activity.Change{
-		URL: "https://git/x/3", State: "open", Into: "main", Head: "abc", Message: strings.Repeat("x", 5000), Paths: []string{"a.yaml"}, More: true,
+		URL: "https://git/x/3", State: "open", Into: "main", Base: "def", Head: "abc", Message: strings.Repeat("x", 5000), Paths: []string{"a.yaml"}, More: true,
 		Files: []activity.ChangedFile{
 			{Path: "a.yaml", After: []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: key}\ndata: {a: hunter2}\n")},
 			{Path: "b.yaml", Unread: true},
@@ -24,7 +24,7 @@ func TestAChangeIsAnswered(t *testing.T) {
 	call := activity.Call{Organization: 1, Args: m{"repo_url": "https://git/x", "number": int64(3), "asked_by": []any{"ann", "bob"}}}
 	got, err := named(t, f, "git.read_change").Call(t.Context(), call)
 	want := m{
-		"result": "read", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3", "state": "open", "into": "main", "head": "abc",
+		"result": "read", "why": "", "wait": int64(0), "quota": nil, "shared": false, "url": "https://git/x/3", "state": "open", "into": "main", "base": "def", "head": "abc",
 		"message": strings.Repeat("x", 4096), "refused": "", "paths": []any{"a.yaml"}, "more": true,
 		"resources": []any{"added Secret key", "and those in 2 manifests that are too large, or have aliases or a key twice"},
 		"diffs":     []any{m{"object": "added Secret key", "diff": "@@ -0,0 +1,6 @@\n+apiVersion: v1\n+data:\n+  a: (hidden, as it will be)\n+kind: Secret\n+metadata:\n+  name: key\n", "truncated": false}},
@@ -37,7 +37,7 @@ func TestAChangeIsAnswered(t *testing.T) {
 	}
 	f.change.Fork = true
 	forked, err := named(t, f, "git.read_change").Call(t.Context(), call)
-	if answer, _ := forked.(m); err != nil || len(answer["diffs"].([]any)) != 0 || len(answer["resources"].([]any)) != 2 {
+	if answer, _ := forked.(m); err != nil || len(answer["diffs"].([]any)) != 0 || len(answer["resources"].([]any)) != 2 || answer["base"] != "" {
 		t.Errorf("found %v, %v; want no contents of a fork", forked, err)
 	}
 	f.change = activity.Change{Limit: activity.Limit{Limited: "busy", Wait: time.Minute}}

@@ -2,6 +2,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"maps"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -11,6 +12,7 @@ import (
 
 // compareRendered is manifest.compare_rendered.
 func compareRendered(forge activity.Forge, charts activity.Charts, renderer activity.Renderer) *Function {
+	forge, renderer = previewForge{forge}, previewRenderer{renderer}
 	overlay, chart := renderKustomization(forge, renderer), renderChart(forge, charts, renderer)
 	return &Function{
 		spec: Spec{
@@ -19,9 +21,11 @@ func compareRendered(forge activity.Forge, charts activity.Charts, renderer acti
 			Doc: "Compares what a Kustomize overlay or a Helm chart makes of two commits of a Git repository. Answers `{resources, diffs, before, why}`:\n" +
 				"`resources` are the first 30 objects that differ, such as `changed Deployment shop/api`, and `diffs` what differs in them,\n" +
 				"`{object, diff, truncated}`, of at most 12 KiB, both as `git.read_change` answers them: sorted, and without values of secrets. What was\n" +
-				"rendered is no part of the answer. `before` is why the first commit cannot be rendered, and then all objects count as added; it is empty\n" +
-				"if it can. `why` is the same for the second commit; then nothing is compared.\n\n" +
-				"Either is rendered as `manifest.kustomize` and `manifest.helm` do it, within their limits.",
+				"rendered is no part of the answer. `before` is why the first commit has nothing that can be rendered, and then all objects count as\n" +
+				"added; it is empty if it has. `why` is why nothing is compared: the second commit cannot be rendered, or one of them cannot be read, or\n" +
+				"takes more than it may, or what was rendered has more than 2,000 documents. Neither says what is in `values`.\n\n" +
+				"Either is rendered as `manifest.kustomize` and `manifest.helm` do it, within their limits, behind what is deployed. A commit that the\n" +
+				"server does not serve by its id is not searched for in the history of its branches.",
 			Arguments: []Field{
 				{Name: "repo_url", Doc: "The repository's URL, `https://…`, or `ssh://…` with an SSH key.", Type: Text, Required: true},
 				{Name: "base", Doc: "The commit before: a branch, tag or commit.", Type: Text, Required: true},
@@ -33,20 +37,27 @@ func compareRendered(forge activity.Forge, charts activity.Charts, renderer acti
 			Check: checkRendered,
 		},
 		do: func(ctx context.Context, call activity.Call) (any, error) {
-			before, problem, err := renderedAt(ctx, overlay, chart, call, text(call.Args, "base"))
+			before, err := renderedAt(ctx, overlay, chart, call, text(call.Args, "base"))
 			if err != nil {
 				return nil, err
 			}
-			answer := map[string]any{"resources": []any{}, "diffs": []any{}, "before": problem, "why": ""}
-			after, problem, err := renderedAt(ctx, overlay, chart, call, text(call.Args, "ref"))
+			after, err := renderedAt(ctx, overlay, chart, call, text(call.Args, "ref"))
 			if err != nil {
 				return nil, err
 			}
-			if problem != "" {
-				answer["why"] = problem
+			answer := map[string]any{"resources": []any{}, "diffs": []any{}, "before": before.problem, "why": after.problem}
+			if after.problem != "" {
 				return answer, nil
 			}
-			names, diffs, err := manifest.Renderings(ctx, before, after)
+			if before.unknown { // nothing says that it was not there
+				answer["before"], answer["why"] = "", "before the change: "+before.problem
+				return answer, nil
+			}
+			names, diffs, err := manifest.Renderings(ctx, before.content, after.content)
+			if errors.Is(err, manifest.ErrTooManyDocuments) {
+				answer["why"] = manifest.ErrTooManyDocuments.Error()
+				return answer, nil
+			}
 			if err != nil {
 				return nil, fault.Because(err, fault.Unavailable, "what was rendered was not compared to its end")
 			}
@@ -54,6 +65,30 @@ func compareRendered(forge activity.Forge, charts activity.Charts, renderer acti
 			return answer, nil
 		},
 	}
+}
+
+// previewForge reads commits alone: nobody waits for a preview for as long as the history of a repository may take.
+type previewForge struct{ activity.Forge }
+
+// ReadTree implements activity.Forge.
+func (f previewForge) ReadTree(ctx context.Context, q activity.TreeRequest) (map[string][]byte, string, error) {
+	q.Alone = true
+	return f.Forge.ReadTree(ctx, q)
+}
+
+// previewRenderer has others go first.
+type previewRenderer struct{ activity.Renderer }
+
+// Kustomize implements activity.Renderer.
+func (r previewRenderer) Kustomize(ctx context.Context, q activity.KustomizeRequest) (activity.Rendered, error) {
+	q.Preview = true
+	return r.Renderer.Kustomize(ctx, q)
+}
+
+// Helm implements activity.Renderer.
+func (r previewRenderer) Helm(ctx context.Context, q activity.HelmRequest) (activity.Rendered, error) {
+	q.Preview = true
+	return r.Renderer.Helm(ctx, q)
 }
 
 // checkRendered finds what does not fit together.
@@ -75,9 +110,15 @@ func checkRendered(args map[string]any) []fault.Field {
 	return wrong
 }
 
-// renderedAt is what the overlay or the chart of a call makes of a commit, or why it cannot be rendered. The error means that this could
-// not be found out now.
-func renderedAt(ctx context.Context, overlay, chart *Function, call activity.Call, ref string) (content, problem string, err error) {
+// side is what an overlay or a chart makes of a commit, or the problem because of which there is nothing.
+type side struct {
+	content, problem string
+	// unknown is whether the problem does not say what is in the commit.
+	unknown bool
+}
+
+// renderedAt is one side of a comparison. The error means that this could not be found out now.
+func renderedAt(ctx context.Context, overlay, chart *Function, call activity.Call, ref string) (found side, err error) {
 	by, args := overlay, call.Args["kustomize"]
 	if _, is := call.Args["helm"].(map[string]any); is {
 		by, args = chart, call.Args["helm"]
@@ -90,16 +131,21 @@ func renderedAt(ctx context.Context, overlay, chart *Function, call activity.Cal
 	}
 	call.Args = one
 	answer, err := by.do(ctx, call)
-	switch {
-	case err == nil:
-		found, _ := answer.(map[string]any)
-		content, _ = found["content"].(string)
-		return content, "", nil
-	case fault.Is(err, fault.Invalid), fault.Is(err, fault.NotFound), fault.Is(err, fault.Refused):
-		return "", manifest.Reason(fault.Public(err)), nil
-	default:
-		return "", "", err
+	if err == nil {
+		rendered, _ := answer.(map[string]any)
+		found.content, _ = rendered["content"].(string)
+		return found, nil
 	}
+	_, noPath := errors.AsType[activity.NoPathError](err)
+	switch {
+	case noPath, fault.Is(err, fault.Invalid):
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Refused):
+		found.unknown = true
+	default:
+		return found, err
+	}
+	found.problem = manifest.Reason(fault.Public(err), text(one, "values"))
+	return found, nil
 }
 
 // diffsOf are differences as answers have them.

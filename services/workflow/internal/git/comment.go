@@ -41,7 +41,8 @@ type reading struct {
 	activity.Proposal
 	// base is the commit that it is compared with, and ref the name under which the server has its head.
 	base, ref string
-	fork      bool
+	// fork reports whether its author may lack the right to write: it is from another repository, or is loose, of no branch.
+	fork, loose bool
 	// preparing reports whether the forge does not know base yet.
 	preparing bool
 }
@@ -135,19 +136,23 @@ func (h *hosted) readChange(ctx context.Context, r activity.ChangeRequest) (foun
 	return found, p.base, p.ref, nil
 }
 
-// refuses is why a pull request is not planned. One from a fork is by anybody, and everybody sees the plan.
+// refuses is why a pull request is not planned. One from a fork, or of no branch, is by anybody, and everybody sees the plan.
 func (h *hosted) refuses(ctx context.Context, p reading, askedBy []string) (string, error) {
 	if !p.fork {
 		return "", nil
 	}
+	from := "it comes from a fork"
+	if p.loose {
+		from = "it comes from no branch of the repository"
+	}
 	if len(askedBy) == 0 {
-		return "it comes from a fork, and nobody who may write to the repository has asked for its plan", nil
+		return from + ", and nobody who may write to the repository has asked for its plan", nil
 	}
 	for _, who := range askedBy {
 		may, err := h.mayWrite(ctx, who)
 		switch {
 		case fault.Is(err, fault.Denied):
-			return fmt.Sprintf("it comes from a fork, and the credential may not look up whether %.100s may write to the repository", who), nil
+			return fmt.Sprintf("%s, and the credential may not look up whether %.100s may write to the repository", from, who), nil
 		case err == nil && may:
 			return "", nil
 		case err != nil && !fault.Is(err, fault.NotFound):
@@ -155,9 +160,9 @@ func (h *hosted) refuses(ctx context.Context, p reading, askedBy []string) (stri
 		}
 	}
 	if len(askedBy) > 1 {
-		return fmt.Sprintf("it comes from a fork, and none of the %d who have asked may write to the repository", len(askedBy)), nil
+		return fmt.Sprintf("%s, and none of the %d who have asked may write to the repository", from, len(askedBy)), nil
 	}
-	return fmt.Sprintf("it comes from a fork, and %.100s may not write to the repository", askedBy[0]), nil
+	return fmt.Sprintf("%s, and %.100s may not write to the repository", from, askedBy[0]), nil
 }
 
 // manifests reads those among the files of a change, over Git's protocol: it counts for no limit of the interface. A server that does not

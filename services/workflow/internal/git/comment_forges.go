@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
@@ -29,8 +30,9 @@ func (g likeGitHub) reading(ctx context.Context, number int64) (reading, error) 
 		gitHubPull
 		MergeBase string `json:"merge_base"`
 		Head      struct {
-			SHA  string
-			Repo *struct{ ID int64 }
+			Ref, SHA string
+			Label    *string
+			Repo     *struct{ ID int64 }
 		}
 		Base struct {
 			Ref, SHA string
@@ -38,10 +40,12 @@ func (g likeGitHub) reading(ctx context.Context, number int64) (reading, error) 
 		}
 	}
 	err := g.ask(ctx, http.MethodGet, fmt.Sprintf("/pulls/%d", number), nil, &p)
-	p.gitHubPull.Head.SHA, p.gitHubPull.Base.Ref = p.Head.SHA, p.Base.Ref
+	p.gitHubPull.Head.Ref, p.gitHubPull.Head.SHA, p.gitHubPull.Base.Ref = p.Head.Ref, p.Head.SHA, p.Base.Ref
+	// Gitea and Forgejo let everybody who may read push to refs/for/main. What is made of it has no branch, and is in the repository itself.
+	loose := p.Head.Ref == "" || strings.HasPrefix(p.Head.Ref, "refs/") || p.Head.Label != nil && *p.Head.Label == ""
 	return reading{
 		Proposal: p.proposal(), base: cmp.Or(p.MergeBase, p.Base.SHA), ref: fmt.Sprintf("refs/pull/%d/head", number),
-		fork: p.Head.Repo == nil || p.Head.Repo.ID != p.Base.Repo.ID,
+		fork: loose || p.Head.Repo == nil || p.Head.Repo.ID != p.Base.Repo.ID, loose: loose,
 	}, err
 }
 

@@ -45,8 +45,11 @@ type pullForge struct {
 	tip  string
 	most int
 	fork bool
-	all  []noted
-	last int
+	// ref and label are what it says of the branch of its pull request, where they are not those of the branch two.
+	ref   string
+	label *string
+	all   []noted
+	last  int
 	// app reports whether the credential is an App's, which is no account. secretive ones do not show who may write.
 	app, secretive bool
 	// hidden Apps are not shown their account.
@@ -110,6 +113,9 @@ func (f *pullForge) against() string {
 }
 
 func (f *pullForge) shown() map[string]any {
+	if f.ref == "" {
+		f.ref = "two"
+	}
 	from := 1
 	if f.fork {
 		from = 2
@@ -125,7 +131,8 @@ func (f *pullForge) shown() map[string]any {
 		}
 	}
 	shown := map[string]any{
-		"number": 3, "state": f.state, "html_url": "https://forge/3", "head": map[string]any{"ref": "two", "sha": f.head, "repo": map[string]int{"id": from}},
+		"number": 3, "state": f.state, "html_url": "https://forge/3",
+		"head": map[string]any{"ref": f.ref, "label": f.label, "sha": f.head, "repo": map[string]int{"id": from}},
 		"base": map[string]any{"ref": "main", "sha": f.against(), "repo": map[string]int{"id": 1}},
 	}
 	if f.kind == Gitea {
@@ -523,6 +530,38 @@ func TestAForkIsReadOnlyForThoseWhoMayWrite(t *testing.T) {
 		})
 		if err != nil || !strings.Contains(got.Refused, "the credential may not look up whether") {
 			t.Errorf("found %+v, %v; want that it cannot be looked up", got, err)
+		}
+	})
+}
+
+// R4-27, D60: to push to refs/for/main of Gitea and Forgejo it is enough to read: a pull request of no branch, and one whose branch is
+// gone, is planned only as one from a fork.
+func TestOneOfNoBranchIsLikeOneFromAFork(t *testing.T) {
+	t.Parallel()
+	everyForge(t, func(t *testing.T, s *server, f *pullForge) {
+		t.Helper()
+		if f.kind == GitLab {
+			return
+		}
+		f.paths = []string{"a.md"}
+		empty, name := "", "two"
+		for _, c := range []struct {
+			ref   string
+			label *string
+			fork  bool
+		}{{"two", &name, false}, {"two", nil, false}, {"refs/pull/3/head", &empty, true}, {"refs/pull/3/head", &name, true}, {"two", &empty, true}} {
+			f.ref, f.label = c.ref, c.label
+			got, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{Organization: 1, RepoURL: s.url, Number: 3})
+			if err != nil || got.Fork != c.fork || strings.Contains(got.Refused, "no branch of the repository, and nobody who may write") != c.fork ||
+				(len(got.Paths) == 0) != c.fork {
+				t.Errorf("%+v: found %+v, %v", c, got, err)
+			}
+			asked, err := s.forge.ReadChange(t.Context(), activity.ChangeRequest{
+				Organization: 1, RepoURL: s.url, Number: 3, AskedBy: []string{"ann"},
+			})
+			if err != nil || asked.Fork != c.fork || asked.Refused != "" || len(asked.Paths) != 1 {
+				t.Errorf("%+v: found %+v, %v; want it read", c, asked, err)
+			}
 		}
 	})
 }

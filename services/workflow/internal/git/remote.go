@@ -37,6 +37,8 @@ type repository struct {
 	// refs are those of the moment of opening; a push asks for them again.
 	refs    *packp.AdvRefs
 	objects *gitfetch.Store
+	// alone has commits fetched by themselves only, never with all branches.
+	alone bool
 }
 
 // open asks the repository for its refs.
@@ -157,6 +159,9 @@ func (r *repository) resolveCommit(ctx context.Context, want plumbing.Hash) (*ob
 		} else if fault.Is(err, fault.Unavailable) {
 			return nil, err
 		}
+	}
+	if len(heads) > 0 && r.alone {
+		return nil, fault.New(fault.NotFound, "%s does not serve commit %s by its id", r.url, want)
 	}
 	if len(heads) > 0 {
 		if err := r.fetch(ctx, 0, heads...); err != nil {

@@ -33,6 +33,7 @@ func (f *Forge) ReadTree(ctx context.Context, q activity.TreeRequest) (files map
 		if err != nil {
 			return err
 		}
+		remote.alone = q.Alone
 		commit, err := remote.resolve(ctx, q.Ref)
 		if err != nil {
 			return err
@@ -100,7 +101,7 @@ func (l *listing) add(ctx context.Context, root *object.Tree, at string) error {
 	entry, err := root.FindEntry(at)
 	switch {
 	case errors.Is(err, object.ErrEntryNotFound), errors.Is(err, object.ErrDirectoryNotFound), err != nil && belowNoFolder(root, at):
-		return fault.New(fault.NotFound, "path %q does not exist in %s", at, l.url)
+		return fault.Because(activity.NoPathError{}, fault.NotFound, "path %q does not exist in %s", at, l.url)
 	case err != nil:
 		return fmt.Errorf("find %s: %w", at, err)
 	case entry.Mode == filemode.Regular || entry.Mode == filemode.Executable:

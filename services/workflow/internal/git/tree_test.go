@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,6 +60,46 @@ func TestReadTree(t *testing.T) {
 		if got := strings.Join(all, " "); err != nil || got != c.want || sha != head {
 			t.Errorf("%s: found %q at %s, %v; expected %q at %s", name, got, sha, err, c.want, head)
 		}
+	}
+}
+
+// R4-27, D60: for a preview a server is not asked for its whole history: a commit that it does not serve by its id is not found, which
+// is not the same as a path that is not in a commit which was read.
+func TestATreeIsReadAlone(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	old := s.add(t, "main", map[string]string{"a.yaml": "1\n"})
+	head := s.add(t, "main", map[string]string{"a.yaml": "2\n"})
+	read := func(ref, at string, alone bool) (string, error) {
+		files, _, err := s.forge.ReadTree(t.Context(), activity.TreeRequest{
+			Organization: 1, RepoURL: s.url, Ref: ref, Paths: []string{at}, MaxFiles: 9, MaxBytes: 99, Alone: alone,
+		})
+		return string(files["a.yaml"]), err
+	}
+	noPath := func(err error) bool {
+		_, is := errors.AsType[activity.NoPathError](err)
+		return is && fault.Is(err, fault.NotFound)
+	}
+	if text, err := read(old, "a.yaml", true); !fault.Is(err, fault.NotFound) || noPath(err) || !strings.Contains(err.Error(), "does not serve commit "+old) {
+		t.Errorf("found %q, %v; want the history left alone", text, err)
+	}
+	if _, err := read(strings.Repeat("a", 40), "a.yaml", false); !fault.Is(err, fault.NotFound) || noPath(err) {
+		t.Errorf("found %v; want that there is no such commit", err)
+	}
+	if text, err := read(old, "a.yaml", false); err != nil || text != "1\n" { // a deploy needs it
+		t.Errorf("found %q, %v", text, err)
+	}
+	if text, err := read(head, "a.yaml", true); err != nil || text != "2\n" {
+		t.Errorf("the head of a branch: found %q, %v", text, err)
+	}
+	for _, at := range []string{"b.yaml", "b/c.yaml", "a.yaml/c"} {
+		if _, err := read(head, at, true); !noPath(err) {
+			t.Errorf("%s: found %v; want that the commit has no such path", at, err)
+		}
+	}
+	s.git(t, s.dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	if text, err := read(old, "a.yaml", true); err != nil || text != "1\n" {
+		t.Errorf("of a server that serves it: found %q, %v", text, err)
 	}
 }
 

@@ -20,33 +20,38 @@ type task struct {
 }
 
 // Renderer has tasks computed in child processes.
-type Renderer struct {
-	do func(ctx context.Context, organization int64, task []byte) ([]byte, error)
-}
+type Renderer struct{ do, preview do }
+
+// do has a child call Compute for an organization.
+type do func(ctx context.Context, organization int64, task []byte) ([]byte, error)
 
 var _ activity.Renderer = (*Renderer)(nil)
 
-// New makes a Renderer. do has a child call Compute.
-func New(do func(ctx context.Context, organization int64, task []byte) ([]byte, error)) *Renderer {
-	return &Renderer{do}
+// New makes a Renderer. preview does what do does, for previews.
+func New(do, preview func(ctx context.Context, organization int64, task []byte) ([]byte, error)) *Renderer {
+	return &Renderer{do, preview}
 }
 
 // Kustomize implements activity.Renderer.
 func (r *Renderer) Kustomize(ctx context.Context, q activity.KustomizeRequest) (activity.Rendered, error) {
-	return r.render(ctx, q.Organization, task{Kustomize: &q})
+	return r.render(ctx, q.Organization, q.Preview, task{Kustomize: &q})
 }
 
 // Helm implements activity.Renderer.
 func (r *Renderer) Helm(ctx context.Context, q activity.HelmRequest) (activity.Rendered, error) {
-	return r.render(ctx, q.Organization, task{Helm: &q})
+	return r.render(ctx, q.Organization, q.Preview, task{Helm: &q})
 }
 
-func (r *Renderer) render(ctx context.Context, organization int64, t task) (out activity.Rendered, err error) {
+func (r *Renderer) render(ctx context.Context, organization int64, preview bool, t task) (out activity.Rendered, err error) {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return out, fmt.Errorf("encode a task: %w", err)
 	}
-	answer, err := r.do(ctx, organization, body)
+	by := r.do
+	if preview {
+		by = r.preview
+	}
+	answer, err := by(ctx, organization, body)
 	if err != nil {
 		return out, err
 	}

@@ -35,7 +35,7 @@ func renderer(t *testing.T) *render.Renderer {
 		Command: []string{self, "render"}, Processes: 2, Limits: sandbox.Limits{Memory: 256 << 20, CPU: 20 * time.Second}, Clock: clock.System(),
 	})
 	t.Cleanup(tasks.Close)
-	return render.New(tasks.Do)
+	return render.New(tasks.Do, tasks.Preview)
 }
 
 func files(pairs ...string) map[string][]byte {

@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == taskCommand {
+		os.Exit(serveTasks())
+	}
 	os.Exit(m.Run())
 }
 

@@ -41,6 +41,8 @@ type process struct {
 	begun atomic.Int64
 	// yields is set if it makes room for whatever else wants a processor.
 	yields bool
+	// last is set if it always does.
+	last bool
 	// isolation is how far it says it is confined.
 	isolation Isolation
 }
@@ -148,6 +150,7 @@ func (p *process) resume() { _ = p.cmd.Process.Signal(signalContinue) }
 
 // yield has the child make room for whatever else wants a processor, or ends that. It is called under the lock of cpu.
 func (p *process) yield(on bool) {
+	on = on || p.last
 	if p.yields == on {
 		return
 	}

@@ -48,17 +48,34 @@ func (t *Tasks) Close() { t.spawner.stop() }
 // taskFactor is how much longer than its CPU time a task may take on a busy machine.
 const taskFactor = 3
 
+// previewing stands for all organizations together where the processors are shared: what is computed for previews is not charged to what
+// else an organization computes.
+const previewing = -1
+
 // Do has a child compute the answer to a request. Organizations take turns. The error is Refused if the task takes more memory or time than
-// it may, Unavailable if no child could be started or the context ends, which ends the child, and Invalid with the text of what compute
-// has answered as its error.
+// it may, Unavailable if no child could be started, if it has not answered on a busy machine, or if the context ends, which ends the child,
+// and Invalid with the text of what compute has answered as its error.
 func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte, error) {
-	if os.Getenv(marker) != "" {
-		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call ServeTask")
-	}
 	if err := t.slots.Acquire(ctx, organization); err != nil {
 		return nil, fault.Because(err, fault.Unavailable, "waited too long for a child process")
 	}
 	defer t.slots.Release()
+	return t.compute(ctx, organization, body, false)
+}
+
+// Preview is Do for what nobody deploys now: one at a time, behind all others, and with what they leave of the processors.
+func (t *Tasks) Preview(ctx context.Context, organization int64, body []byte) ([]byte, error) {
+	if err := t.slots.AcquireLast(ctx, organization); err != nil {
+		return nil, fault.Because(err, fault.Unavailable, "waited too long for a child process, behind what is deployed")
+	}
+	defer t.slots.ReleaseLast()
+	return t.compute(ctx, previewing, body, true)
+}
+
+func (t *Tasks) compute(ctx context.Context, organization int64, body []byte, yields bool) ([]byte, error) {
+	if os.Getenv(marker) != "" {
+		return nil, fault.New(fault.Unavailable, "a child process starts no children: its command does not call ServeTask")
+	}
 	var p *process
 	err := t.spawner.do(func() (err error) {
 		p, err = start(t.Command, t.Limits, t.Clock)
@@ -68,7 +85,7 @@ func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte
 		return nil, fault.Because(err, fault.Unavailable, "no child process could be started")
 	}
 	defer p.close()
-	p.cpu, p.organization = t.cpu, organization
+	p.cpu, p.organization, p.last = t.cpu, organization, yields
 	unwanted := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // one that has ended needs nothing
 	defer unwanted()
 	r, err := p.do(request{Do: doCompute, Body: body}, program.Environment{}, taskFactor*t.Limits.CPU+startWithin)
@@ -79,7 +96,7 @@ func (t *Tasks) Do(ctx context.Context, organization int64, body []byte) ([]byte
 	case exceeded:
 		return nil, fault.New(fault.Refused, "what was asked for %s", over.what)
 	case errors.Is(err, errStalled):
-		return nil, fault.New(fault.Refused, "what was asked for %s", tooLong)
+		return nil, fault.Because(err, fault.Unavailable, "the child process has not answered in time; the machine may be busy")
 	case err != nil:
 		return nil, fault.Because(err, fault.Unavailable, "the child process has ended")
 	case r.Error != nil:

@@ -3,7 +3,8 @@ package activity
 import "context"
 
 // Renderer makes manifests of what tools for Kubernetes read. It fetches nothing: all content is in the request. The error is Invalid for
-// content that cannot be rendered, with the tool's reason, and Refused for content that takes more memory or time than it may.
+// content that cannot be rendered, with the tool's reason, and Refused for content that takes more memory or time than it may. It is Unavailable while
+// the machine is too busy.
 type Renderer interface {
 	Kustomize(ctx context.Context, r KustomizeRequest) (Rendered, error)
 	Helm(ctx context.Context, r HelmRequest) (Rendered, error)
@@ -15,6 +16,8 @@ type KustomizeRequest struct {
 	// Files are by path, and Path is the folder of the kustomization among them.
 	Files map[string][]byte
 	Path  string
+	// Preview reports whether nobody waits for it who deploys: others go first.
+	Preview bool `json:"-"`
 }
 
 // HelmRequest has a chart: a packaged one, or its files by their paths below the folder of the chart.
@@ -31,6 +34,8 @@ type HelmRequest struct {
 	APIVersions []string
 	// SkipHooks leaves hooks out, which otherwise are an error: nothing would run them. Tests are always left out.
 	SkipHooks bool
+	// Preview is that of a KustomizeRequest.
+	Preview bool `json:"-"`
 }
 
 // Rendered is a text of YAML documents. Chart is set for one.
@@ -71,4 +76,12 @@ type TreeRequest struct {
 	Paths []string
 	// MaxFiles and MaxBytes bound what is read; more is Refused.
 	MaxFiles, MaxBytes int
+	// Alone has a commit fetched by itself only: a server that does not serve it by its id is not asked for its whole history.
+	Alone bool
 }
+
+// NoPathError is the cause of NotFound for a path that is not in a commit that was read.
+type NoPathError struct{}
+
+// Error says it without the path.
+func (NoPathError) Error() string { return "the commit has no such path" }

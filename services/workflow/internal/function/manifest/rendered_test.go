@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,8 +39,8 @@ func TestRenderingsAreCompared(t *testing.T) {
 func TestRenderingsAreBounded(t *testing.T) {
 	t.Parallel()
 	var before, after strings.Builder
-	for i := range 2000 { // 4 MiB that stay
-		text := fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {a: %s}\n", i, strings.Repeat("x", 1900))
+	for i := range 1900 { // 4 MiB that stay
+		text := fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {a: %s}\n", i, strings.Repeat("x", 2000))
 		before.WriteString(text)
 		after.WriteString(text)
 	}
@@ -61,11 +62,50 @@ func TestRenderingsAreBounded(t *testing.T) {
 	}
 }
 
-// R4-27: why something cannot be rendered is one line without secrets.
+// R4-27, D60: what is compared is bounded by its documents, too, of which each takes far more than its text: 4 MiB of the smallest ones are
+// not read, and only those that are shown are read twice.
+func TestDocumentsAreCounted(t *testing.T) {
+	t.Parallel()
+	many := func(n int) string { return strings.Repeat("---\na: b\n", n) }
+	for _, c := range []struct {
+		before, after string
+		refused       bool
+	}{{many(2000), "", false}, {many(2001), "", true}, {"", many(2001), true}, {many(2001), many(2001), true}, {"", many(400_000), true}} {
+		names, diffs, err := Renderings(t.Context(), c.before, c.after)
+		if errors.Is(err, ErrTooManyDocuments) != c.refused || !c.refused && err != nil || len(names)+len(diffs) > 0 {
+			t.Errorf("%d and %d bytes: found %q, %v", len(c.before), len(c.after), names, err)
+		}
+	}
+	if n := len(documentsOf(many(400_000))); n != mostDocuments+1 {
+		t.Errorf("found %d documents, expected the rest to be left alone", n)
+	}
+	var files []Revision
+	for i := range 5 {
+		files = append(files, Revision{After: fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p%d}\n", i/2)})
+	}
+	all, of, _, err := resources(t.Context(), files)
+	if err != nil || len(all) != 3 || !slices.Equal(of[all[1].resource], []int{2, 3}) || !slices.Equal(of[all[2].resource], []int{4}) {
+		t.Errorf("found %v in %v, %v", all, of, err)
+	}
+}
+
+// R4-27: why something cannot be rendered is one bounded line that PostgreSQL takes, without secrets, and without what is configured.
 func TestReasonsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
-	got := Reason("helm: execution error:\n  password: hunter2\n  https://ann:hunter3@host/x\n" + strings.Repeat("é", 500))
+	got := Reason("helm: execution error:\n  password: hunter2\n  https://ann:hunter3@host/x\n"+strings.Repeat("é", 500), "")
 	if strings.Contains(got, "hunter") || strings.Contains(got, "\n") || len([]rune(got)) != maxReason+1 || !strings.HasPrefix(got, "helm: execution error:") {
 		t.Errorf("found %q", got)
+	}
+	if got := Reason("a\x00b \x1b[31mred\u202e\xff\rpass\x00word: hunter2", ""); got != "ab [31mred password: [redacted]" {
+		t.Errorf("found %q", got)
+	}
+	const values = "db:\n  dsn: \"rain falls\"\n  pin: 48151\n  on: true\n  short: abc\n  pass: pass\n  note: the word token=zebra ends\n  long: wonderland\n" +
+		"  block: |\n    first line\n    second \"line\"\n"
+	got = Reason("fail: rain falls, 48151, true, abc, the word token=zebra ends\nfirst line; `wonderl...`; \"second \\\"line\\\"\"; password: hunter2", values)
+	if want := "fail: (configured), (configured), true, abc, (configured) (configured); `(configured)`; \"(configured)\"; (configured)word: (hidden)"; got != want {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if got := Reason("yaml: found [rainbows", "[rainbows"); strings.Contains(got, "rainbows") {
+		t.Errorf("found %q; want nothing of values that are no YAML", got)
 	}
 }

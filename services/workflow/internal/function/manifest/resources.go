@@ -67,9 +67,16 @@ var errUnnamed = errors.New("it has anchors, aliases, or a key twice")
 // objects are not named: they are too large, or have aliases or a key twice. Contents are not shown. What cannot be read as a
 // manifest has none: that of a chart's template is known only once it is rendered.
 func Resources(ctx context.Context, files []Revision) (all []Resource, unnamed int, err error) {
+	all, _, unnamed, err = resources(ctx, files)
+	return all, unnamed, err
+}
+
+// resources is Resources, with the files that have each object, by their places.
+func resources(ctx context.Context, files []Revision) (all []Resource, of map[resource][]int, unnamed int, err error) {
+	of = map[resource][]int{}
 	before, after := map[resource]seen{}, map[resource]seen{}
 	total := 0
-	for _, f := range files {
+	for at, f := range files {
 		size := len(f.Before) + len(f.After)
 		if len(f.Before) > mostObjects || len(f.After) > mostObjects || total+size > mostTogether {
 			unnamed++
@@ -80,15 +87,23 @@ func Resources(ctx context.Context, files []Revision) (all []Resource, unnamed i
 		err := errors.Join(objects(ctx, f.Before, was), objects(ctx, f.After, now))
 		switch {
 		case ctx.Err() != nil:
-			return nil, 0, fmt.Errorf("read manifests: %w", ctx.Err())
+			return nil, nil, 0, fmt.Errorf("read manifests: %w", ctx.Err())
 		case err != nil: // half of it would be shown as added, or removed
 			unnamed++
 		default:
 			take(before, was)
 			take(after, now)
+			for r := range was {
+				of[r] = append(of[r], at)
+			}
+			for r := range now {
+				if _, both := was[r]; !both {
+					of[r] = append(of[r], at)
+				}
+			}
 		}
 	}
-	return differences(before, after), unnamed, nil
+	return differences(before, after), of, unnamed, nil
 }
 
 func take(all, more map[resource]seen) {
