@@ -66,6 +66,8 @@ type PullRequestRead struct {
 	Into    string `json:"into" jsonschema:"minLength=1,maxLength=255"`
 	Head    string `json:"head" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
 	Message string `json:"message,omitempty" jsonschema:"maxLength=4096"`
+	// Base is the commit that Head is compared with; absent where contents are not shown, as of a pull request from a fork.
+	Base string `json:"base,omitempty" jsonschema:"pattern=^(?:[0-9a-f]{40}|[0-9a-f]{64})$"`
 	// Refused is why it is not planned; absent if it is.
 	Refused string `json:"refused,omitempty" jsonschema:"maxLength=1000"`
 	// Paths are the files that it changes; More reports whether there are others.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 )
@@ -316,7 +317,7 @@ func TestDeploymentsSurviveAKillAtEachStatement(t *testing.T) {
 	p := publishing(t, "")
 	p.deploys(true)
 	mortal, died := p.mortal(p.now)
-	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Engine: p.at, Checks: mortal.view, Clock: p.now})
+	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Pipelines: bundle.Flows{}, Engine: p.at, Checks: mortal.view, Clock: p.now})
 	crashes, got := 0, []string{}
 	settle := func() {
 		p.at.away = fault.New(fault.Unavailable, "no engine")

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/provenance"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/forge"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
@@ -60,7 +61,7 @@ type hooked struct {
 func reported(t *testing.T, extra string) hooked {
 	t.Helper()
 	h := hooked{published: publishing(t, extra), hints: &atomic.Int64{}}
-	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now})
+	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now})
 	h.on = events.New(h.intake, h.rollouts, h.forges, h.chats, h.inbox)
 	var err error
 	h.hook, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Reason: "e2e"})
@@ -344,7 +345,7 @@ func TestHooksAreChecked(t *testing.T) {
 	if _, err := h.forges.RemoveHook(t.Context(), other, h.hook.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("found %v; want that another organization does not find it", err)
 	}
-	away := forge.New(forge.Deps{Store: h.store.ForForge(), Secrets: derives{err: fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
+	away := forge.New(forge.Deps{Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Secrets: derives{err: fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
 	if _, err := away.AddHook(t.Context(), user(), good); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("found %v; want that no hook is made without a secret", err)
 	}

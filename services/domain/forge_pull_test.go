@@ -57,10 +57,11 @@ type pullInputs struct {
 		Known     string
 	}
 	Render *struct {
+		RepoURL string `json:"repo_url"`
 		Targets []map[string]any
-		Left    int
 	}
-	Status *struct {
+	Reading *event.PullRequestRead
+	Status  *struct {
 		RepoURL                          string `json:"repo_url"`
 		Commit, Name, State, Description string
 	}
@@ -87,7 +88,11 @@ func (r *reviewers) Start(_ context.Context, w handoff.Workflow) (string, error)
 	case r.answer != nil && r.answer(in)["outcome"] != "read" && r.answer(in)["outcome"] != "sent":
 	case in.Change != nil:
 		read := r.reads
-		read.PullRequestID, read.Run = in.Pull.ID, in.Pull.Run
+		read.PullRequestID, read.Run, read.Rendered = in.Pull.ID, in.Pull.Run, nil
+		r.arrives(read, w.ID)
+	case in.Reading != nil:
+		read := *in.Reading
+		read.PullRequestID, read.Run, read.Rendered = in.Pull.ID, in.Pull.Run, r.reads.Rendered
 		r.arrives(read, w.ID)
 	default:
 		if _, known := r.comments[in.Comment.Number]; known || !in.Comment.OnlyKnown {
@@ -147,6 +152,7 @@ func reviewing(t *testing.T) reviewed {
 	var err error
 	r.hook, err = r.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Plans: true, Reason: "plans"})
 	r.ok(err)
+	r.work() // its pipelines are read
 	return r
 }
 

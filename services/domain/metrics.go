@@ -247,7 +247,7 @@ func (m renderMetrics) Collect(ch chan<- prometheus.Metric) {
 
 func renderCounts() *prometheus.Desc {
 	return prometheus.NewDesc("lockstep_forge_renderings_total", "Environments whose overlay or chart a pull request may change, in this process, by outcome: "+
-		"rendered before and after it, failed to be, or left out because there were more than are rendered for one pull request.", []string{"outcome"}, nil)
+		"rendered before and after it, failed to be, or left out because there were more than are rendered for one pull request, or because of their configuration.", []string{"outcome"}, nil)
 }
 
 // commentMetrics exports the outcomes of commands in comments in this process.

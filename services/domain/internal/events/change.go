@@ -1,12 +1,14 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -125,7 +127,7 @@ func ofRollouts() map[string]reader {
 			if err != nil {
 				return nil, err
 			}
-			reading, err := json.Marshal(data)
+			reading, err := withoutControls(data)
 			if err != nil {
 				return nil, fault.Because(err, fault.Invalid, "what was read of a pull request cannot be stored")
 			}
@@ -389,4 +391,44 @@ func discovered(d event.ApplicationEnvironmentReady) json.RawMessage {
 		return d.Discovered // made of JSON, so it is JSON
 	}
 	return blob
+}
+
+// withoutControls is JSON whose texts have spaces in the place of control characters, but for tabs and ends of lines: what is in a repository
+// may have any, and the database stores no NUL.
+func withoutControls(data any) (json.RawMessage, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("write it: %w", err)
+	}
+	var read any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&read); err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
+	}
+	if text, err = json.Marshal(cleaned(read)); err != nil {
+		return nil, fmt.Errorf("write it again: %w", err)
+	}
+	return text, nil
+}
+
+func cleaned(value any) any {
+	switch v := value.(type) {
+	case string:
+		return strings.Map(func(c rune) rune {
+			if unicode.IsControl(c) && c != '\n' && c != '\t' {
+				return ' '
+			}
+			return c
+		}, v)
+	case []any:
+		for i := range v {
+			v[i] = cleaned(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = cleaned(v[key])
+		}
+	}
+	return value
 }

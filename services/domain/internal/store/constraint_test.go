@@ -124,6 +124,7 @@ INSERT INTO cd_application_aliases (organization_id, application_id, name) VALUE
 INSERT INTO cd_rollout_proposals (organization_id, rollout_id, environment_id, repository, branch, number, head, state, ended_head, ended_by, ended_by_id, reported_at)
     VALUES (1, 1, 1, 'https://git/x', 'main', 1, '', 'open', '', '', 0, now());
 INSERT INTO cd_deployment_attempts (organization_id, deployment_id, commit_sha, manifest_digest, reported_at) VALUES (1, 1, 'ab', 'sha256:m', now());
+INSERT INTO cd_forge_places (organization_id, application_id, environment, repository, ssh, target) VALUES (1, 1, 'staging', 'github.com/shop/api', false, '{}');
 INSERT INTO cd_drift_looks (organization_id, application_environment_id, due_at) VALUES (1, 1, now()) ON CONFLICT DO NOTHING;
 INSERT INTO cd_details (organization_id, application_id, labels) VALUES (1, 1, '{"team": "payments"}');
 INSERT INTO cd_curated_version_sets (organization_id, application_id, version_set_id, name, from_set_id, principal_type) VALUES (1, 1, 1, '2.0', 1, 'user');

@@ -201,6 +201,7 @@ CREATE TABLE cd_application_flow_definitions (
 );
 CREATE TRIGGER cd_application_flow_definitions_are_append_only BEFORE DELETE OR UPDATE ON cd_application_flow_definitions FOR EACH ROW EXECUTE FUNCTION cd_refuse();
 CREATE TRIGGER cd_application_flow_definitions_are_kept BEFORE TRUNCATE ON cd_application_flow_definitions FOR EACH STATEMENT EXECUTE FUNCTION cd_refuse();
+CREATE TRIGGER cd_application_flow_definitions_are_noted AFTER INSERT ON cd_application_flow_definitions FOR EACH ROW EXECUTE FUNCTION cd_note_unread_pipeline();
 COMMENT ON COLUMN cd_application_flow_definitions.definition IS
     'The pipeline as it was written, to the byte; the same shape for every driver.';
 
@@ -1652,6 +1653,32 @@ COMMENT ON COLUMN cd_forge_mirrors.environment_ids IS
 COMMENT ON COLUMN cd_forge_mirrors.plans IS
     'Whether comments on pull requests are about the application, too.';
 
+CREATE TABLE cd_forge_places (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    environment text NOT NULL,
+    repository text NOT NULL,
+    ssh boolean NOT NULL,
+    target jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_places_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT cd_forge_places_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_forge_places_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_places_repository_is_bounded CHECK (((octet_length(repository) >= 1) AND (octet_length(repository) <= 1000))),
+    CONSTRAINT cd_forge_places_target_is_bounded CHECK ((length((target)::text) <= 16384))
+);
+CREATE INDEX cd_forge_places_by_application ON cd_forge_places USING btree (organization_id, application_id);
+CREATE INDEX cd_forge_places_by_repository ON cd_forge_places USING btree (organization_id, repository);
+CREATE TRIGGER cd_forge_places_touch BEFORE UPDATE ON cd_forge_places FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_places IS
+    'What the newest pipeline of each application says of overlays and charts in repositories; no record.';
+COMMENT ON COLUMN cd_forge_places.repository IS
+    'Host and path, in lower case; without the port if it is reached over SSH.';
+COMMENT ON COLUMN cd_forge_places.target IS
+    'The overlay or the chart. Nothing of it is a value of the configuration that templates see, other than names.';
+
 CREATE TABLE cd_forge_pulls (
     organization_id bigint NOT NULL,
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1870,6 +1897,22 @@ COMMENT ON COLUMN cd_forge_statuses.stage IS
     'How far a deployment has come; empty for a status.';
 COMMENT ON COLUMN cd_forge_statuses.started IS
     'Whether the engine has the present run.';
+
+CREATE TABLE cd_forge_unread (
+    organization_id bigint NOT NULL,
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    application_id bigint NOT NULL,
+    version integer NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    CONSTRAINT cd_forge_unread_pkey PRIMARY KEY (organization_id, application_id),
+    CONSTRAINT cd_forge_unread_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
+    CONSTRAINT cd_forge_unread_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_forge_unread_version_counts CHECK ((version > 0))
+);
+CREATE TRIGGER cd_forge_unread_touch BEFORE UPDATE ON cd_forge_unread FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON TABLE cd_forge_unread IS
+    'Applications whose newest pipeline, of that version, is not in cd_forge_places yet. A trigger notes them, whatever release saves a pipeline.';
 
 CREATE TABLE cd_freezes (
     organization_id bigint NOT NULL,
@@ -4834,6 +4877,19 @@ END $function$;
 COMMENT ON FUNCTION cd_mark_forge_subject IS
     'Has the statuses of a version set looked at, if the application is published or forges report to the organization.';
 
+CREATE OR REPLACE FUNCTION cd_note_unread_pipeline()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    INSERT INTO cd_forge_unread (organization_id, application_id, version) VALUES (NEW.organization_id, NEW.application_id, NEW.version)
+    ON CONFLICT (organization_id, application_id) DO UPDATE SET version = GREATEST(cd_forge_unread.version, EXCLUDED.version);
+    RETURN NULL;
+END $function$;
+COMMENT ON FUNCTION cd_note_unread_pipeline IS
+    'Has what a pipeline says of repositories read.';
+
 CREATE OR REPLACE FUNCTION cd_notice_absence(at timestamp with time zone)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -5238,6 +5294,27 @@ BEGIN
     PERFORM set_config('lockstep.across', '', true);
 END $function$;
 
+CREATE OR REPLACE FUNCTION cd_organizations_with_unread_pipelines()
+ RETURNS SETOF bigint
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM set_config('lockstep.across', 'on', true);
+    -- From organization to organization along the index, as cd_organizations_with_due_forge.
+    RETURN QUERY WITH RECURSIVE unread AS (
+        (SELECT u.organization_id FROM cd_forge_unread u ORDER BY u.organization_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT u.organization_id FROM cd_forge_unread u WHERE u.organization_id > o.organization_id ORDER BY u.organization_id LIMIT 1)
+        FROM unread o WHERE o.organization_id IS NOT NULL
+    )
+    SELECT o.organization_id FROM unread o WHERE o.organization_id IS NOT NULL;
+    PERFORM set_config('lockstep.across', '', true);
+END $function$;
+COMMENT ON FUNCTION cd_organizations_with_unread_pipelines IS
+    'The workers are for all organizations.';
+
 CREATE OR REPLACE FUNCTION cd_pattern_key(pattern text)
  RETURNS text
  LANGUAGE sql
@@ -5598,6 +5675,28 @@ BEGIN
 END $function$;
 COMMENT ON FUNCTION cd_run_deadlines IS
     'The record starts deadlines, so that they start whichever release writes it.';
+
+CREATE OR REPLACE FUNCTION cd_save_forge_places(application bigint, read_version integer, places jsonb)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE
+    tenant CONSTANT bigint := current_setting('lockstep.organization')::bigint;
+BEGIN
+    DELETE FROM cd_forge_unread u WHERE u.organization_id = tenant AND u.application_id = application AND u.version = read_version;
+    IF NOT FOUND THEN -- another worker was first, or a later pipeline was saved
+        RETURN false;
+    END IF;
+    DELETE FROM cd_forge_places p WHERE p.organization_id = tenant AND p.application_id = application;
+    INSERT INTO cd_forge_places (organization_id, application_id, environment, repository, ssh, target)
+    SELECT tenant, application, p.environment, p.repository, p.ssh, p.target
+    FROM jsonb_to_recordset(places) AS p (environment text, repository text, ssh boolean, target jsonb);
+    RETURN true;
+END $function$;
+COMMENT ON FUNCTION cd_save_forge_places IS
+    'Puts what a pipeline says in the place of what the one before has said.';
 
 CREATE OR REPLACE FUNCTION cd_settle_reviews(done bigint[])
  RETURNS bigint

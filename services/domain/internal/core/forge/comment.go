@@ -2,6 +2,7 @@ package forge
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -68,7 +69,7 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 		return -1
 	}, r.Head)
 	fmt.Fprintf(&b, "What commit %.12s would roll out, as things are now. `/lockstep plan` in a comment plans it again.\n", head)
-	if len(all) == 0 && !more && len(r.Rendered) == 0 {
+	if len(all) == 0 && !more && r.differing() == 0 {
 		b.WriteString("\nThe change touches no application.\n")
 	}
 	left := 0
@@ -89,7 +90,7 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	if r.More {
 		b.WriteString("\nIt changes more files than were read: it may touch other applications as well.\n")
 	}
-	if block := resources(r.Resources); len(all) > 0 && block != "" && b.Len()+len(block) < maxComment {
+	if block := resources(r.Resources); len(all) > 0 && block != "" && b.Len()+len(block) < maxComment-keptForRendered {
 		b.WriteString("\n" + block)
 	}
 	b.WriteString(renderedBlocks(r, maxComment-b.Len()))
@@ -99,43 +100,66 @@ func comment(r reading, all []trigger.Touched, more bool) string {
 	return b.String()
 }
 
+// keptForRendered is how many bytes are kept for what is always said of overlays and charts: their numbers.
+const keptForRendered = 800
+
+// shownWithheld is how many environments are named that their configuration keeps from being rendered.
+const shownWithheld = 10
+
 // renderedBlocks are the environments whose overlays and charts differ once they are rendered: first all objects, then what differs in
-// them, as far as there is room, for each environment alike.
+// them, as far as there is room, for each environment alike. What is not shown is counted.
 func renderedBlocks(r reading, room int) string {
-	if len(r.Rendered) == 0 && r.Unrendered == 0 {
+	named := append(slices.Clone(r.Rendered), r.Withheld[:min(len(r.Withheld), shownWithheld)]...)
+	if len(named)+r.Unrendered+r.Broken == 0 {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString("\nOverlays and charts, rendered before and after the change:\n")
-	left := r.Unrendered
+	unnamed := 0
 	var shown []rendered
-	for _, one := range r.Rendered {
+	for _, one := range named {
 		block := "\n" + fence + "text\n" + strings.Join(renderedLines(one), "\n") + "\n" + fence + "\n"
-		if b.Len()+len(block) > room-200 {
-			left++
+		if b.Len()+len(block) > room-keptForRendered {
+			unnamed++
 			continue
 		}
 		b.WriteString(block)
 		shown = append(shown, one)
 	}
-	if left > 0 {
-		fmt.Fprintf(&b, "\nThere are %d more environments whose overlays or charts the change may touch, which are not shown.\n", left)
-	}
-	for i, one := range shown {
-		for at := range one.Diffs {
-			one.Diffs[at].Object = one.application + ", " + one.Environment + ": " + one.Diffs[at].Object
+	for _, of := range []struct {
+		n    int
+		text string
+	}{
+		{unnamed, "There are %d more environments, for which there is no room here."},
+		{max(0, len(r.Withheld)-shownWithheld), "There are %d more environments that are not rendered because of their configuration."},
+		{r.Unrendered, "There are %d more environments whose overlays or charts the change may touch, which are not shown."},
+		{r.Broken, "Environments that cannot be rendered, before the change either: %d."},
+	} {
+		if of.n > 0 {
+			fmt.Fprintf(&b, "\n"+of.text+"\n", of.n)
 		}
-		b.WriteString(diffs(one.Diffs, (room-b.Len())/(len(shown)-i)))
 	}
 	if b.Len() > room {
-		return ""
+		return fmt.Sprintf("\nOverlays and charts of %d environments: there is no room for them here.\n", len(named)+unnamedOf(r))
+	}
+	for i, one := range shown {
+		for at, d := range one.Diffs {
+			d.Object = one.Application + ", " + one.Environment + ": " + d.Object
+			one.Diffs[at] = d
+		}
+		b.WriteString(diffs(one.Diffs, (room-b.Len())/(len(shown)-i)))
 	}
 	return b.String()
 }
 
+// unnamedOf counts the environments that are never named.
+func unnamedOf(r reading) int {
+	return r.Unrendered + r.Broken + len(r.Withheld) - min(len(r.Withheld), shownWithheld)
+}
+
 // renderedLines say what differs in an environment.
 func renderedLines(r rendered) []string {
-	all := []string{line(r.application + ", " + r.Environment)}
+	all := []string{line(r.Application + ", " + r.Environment)}
 	add := func(text string) { all = append(all, "  "+line(text)) }
 	if r.Why != "" {
 		add("not rendered: " + r.Why)
@@ -180,8 +204,8 @@ func diffs(all []diff, room int) string {
 		}
 		b.WriteString(one.String())
 	}
-	if left > 0 {
-		fmt.Fprintf(&b, "\nWhat differs in %d more objects is not shown.\n", left)
+	if rest := fmt.Sprintf("\nWhat differs in %d more objects is not shown.\n", left); left > 0 && b.Len()+len(rest) <= room {
+		b.WriteString(rest)
 	}
 	return b.String()
 }
@@ -204,10 +228,14 @@ const shownStatus = 140
 // again before the next push.
 func summary(r reading, all []trigger.Touched, more bool) string {
 	if len(all) == 0 && !more {
-		if len(r.Rendered) > 0 {
-			return fmt.Sprintf("touches no application; environments whose overlays or charts differ: %d", len(r.Rendered))
+		text := "touches no application"
+		if n := r.differing(); n > 0 {
+			text += fmt.Sprintf("; environments whose overlays or charts differ: %d", n)
 		}
-		return "touches no application"
+		if n := r.failing(); n > 0 {
+			text += fmt.Sprintf("; not rendered: %d", n)
+		}
+		return text
 	}
 	var parts []string
 	conditions, refused := 0, 0

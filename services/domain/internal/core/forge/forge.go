@@ -290,9 +290,14 @@ type Tx interface {
 	LockApplication(ctx context.Context, id int64) (core.Application, error)
 
 	SaveForgeMirror(ctx context.Context, m Mirror) error
-	// PipelinesNaming returns the newest pipelines of applications that are not archived whose text has some text, without regard to case,
-	// by the name of the application: at most so many.
-	PipelinesNaming(ctx context.Context, text string, most int) ([]Pipeline, error)
+	// UnreadPipelines returns pipelines that were not read for their places, at most so many, with so many bytes together or the first alone.
+	UnreadPipelines(ctx context.Context, most, bytes int) ([]Pipeline, error)
+	// SaveForgePlaces puts what a pipeline says in the place of what the one before has said, unless a later one was saved.
+	SaveForgePlaces(ctx context.Context, p Pipeline, all []Place) error
+	// ForgePlaces are those of a repository by its name, and by that without the port, of applications that plans are about and that are not
+	// archived, by the names of application and environment: at most so many. MayHaveForgePlaces reports whether there are any, or may be.
+	ForgePlaces(ctx context.Context, name, portless string, most int) ([]Place, error)
+	MayHaveForgePlaces(ctx context.Context, name, portless string) (bool, error)
 	// ForgeOfCredential is the kind of forge of a credential of the organization; empty if it has no such credential, or it is of none.
 	ForgeOfCredential(ctx context.Context, name string) (string, error)
 	// MarkForgeLive marks what is live of an application, and what its latest rollouts are about.

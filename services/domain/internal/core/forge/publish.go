@@ -88,6 +88,9 @@ func (u *UseCases) workIn(ctx context.Context, organization int64) (Worked, bool
 		if err != nil || worked {
 			return w, worked, err
 		}
+		if w, worked, err := u.readPlaces(ctx, organization); err != nil || worked {
+			return w, worked, err
+		}
 		return u.pullNext(ctx, organization)
 	}
 	w.Application, w.VersionSet = m.Application, m.VersionSet

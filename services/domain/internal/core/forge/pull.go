@@ -129,8 +129,7 @@ func (u *UseCases) receivePull(ctx context.Context, r PullReport) error {
 			return err
 		}
 		if !follows { // an environment may be deployed from it although no version comes from it
-			all, left, err := u.targets(ctx, tx, organization, name)
-			if err != nil || len(all)+left == 0 {
+			if may, err := tx.MayHaveForgePlaces(ctx, name, withoutPort(name)); err != nil || !may {
 				return err
 			}
 		}
@@ -180,9 +179,16 @@ type reading struct {
 	More      bool     `json:"more"`
 	Resources []string `json:"resources"`
 	Diffs     []diff   `json:"diffs"`
-	// Rendered are the overlays and charts of environments that it changes, and Unrendered is how many others it changes.
+	// Base is the commit that Head is compared with; empty where nothing is to be rendered, as of a fork.
+	Base string `json:"base"`
+	// Rendered are the overlays and charts of environments that it changes. The rest is known once it is planned: Withheld are those whose
+	// configuration keeps them from being rendered, Unrendered is how many others it may change, Broken how many cannot be rendered before the
+	// change either, and in Same of them nothing differs.
 	Rendered   []rendered `json:"rendered"`
+	Withheld   []rendered `json:"withheld"`
 	Unrendered int        `json:"unrendered"`
+	Broken     int        `json:"broken"`
+	Same       int        `json:"same"`
 }
 
 // diff is what differs in one of the resources.
@@ -202,6 +208,10 @@ type planned struct {
 	summary string
 	// onlyKnown reports whether only a comment that exists is changed: nothing is to be written about a change that touches no application.
 	onlyKnown bool
+	// render is what is to be rendered before it can be planned.
+	render []target
+	// reading is what was read, with what is shown of overlays and charts.
+	reading json.RawMessage
 }
 
 // plan plans what was read. A rollout that waits for a request is judged as that of a member who is in no group.
@@ -219,22 +229,39 @@ func (u *UseCases) plan(ctx context.Context, organization int64, p Pull) (planne
 		made.outcome = r.Refused
 		return made, nil
 	}
+	var mirrors []Mirror
+	var targets []target
+	err := u.store.In(ctx, organization, func(ctx context.Context, tx Tx) (err error) {
+		if mirrors, err = tx.ForgeMirrors(ctx, organization); err != nil {
+			return err
+		}
+		targets, err = u.targets(ctx, tx, p.Name)
+		return err
+	})
+	if err != nil {
+		return made, err
+	}
+	if r.Base != "" && p.readBefore() == nil {
+		if made.render = chosen(touched(targets, r)); len(made.render) > 0 {
+			return made, nil
+		}
+	}
+	r = r.withTargets(targets)
 	all, more, err := u.plans.Foresee(ctx, core.Actor{Organization: organization, Type: core.PrincipalUser}, trigger.Change{
 		Repository: p.Repository, Branch: r.Into, Paths: r.Paths, SHA: r.Head, Message: r.Message,
 	})
 	if err != nil {
 		return made, err
 	}
-	read := r.Rendered
-	err = u.store.In(ctx, organization, func(ctx context.Context, tx Tx) error {
-		mirrors, err := tx.ForgeMirrors(ctx, organization)
-		if err != nil {
-			return err
-		}
-		all = slices.DeleteFunc(all, func(t trigger.Touched) bool { return leftOut(mirrors, t.Application.ID) })
-		r.Rendered, err = u.shownRendered(ctx, tx, organization, p.Name, read)
-		return err
-	})
-	made.body, made.summary, made.onlyKnown = comment(r, all, more), summary(r, all, more), len(all) == 0 && !more && len(r.Rendered) == 0
-	return made, err
+	all = slices.DeleteFunc(all, func(t trigger.Touched) bool { return leftOut(mirrors, t.Application.ID) })
+	if made.reading, err = json.Marshal(r); err != nil {
+		return made, fmt.Errorf("write what was read of pull request %d: %w", p.ID, err)
+	}
+	made.body, made.summary, made.onlyKnown = comment(r, all, more), summary(r, all, more), len(all) == 0 && !more && r.differing() == 0
+	return made, nil
+}
+
+// leftOut reports whether plans say nothing of an application.
+func leftOut(mirrors []Mirror, application int64) bool {
+	return slices.ContainsFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == application && !m.Plans })
 }

@@ -155,15 +155,7 @@ func (u *UseCases) begun(ctx context.Context, tx Tx, organization int64, p Pull,
 		change["asked_by"] = p.AskedBy
 	}
 	p.BegunRevision = p.Revision
-	arguments := map[string]any{"change": change}
-	all, left, err := u.targets(ctx, tx, organization, p.Name)
-	if err != nil {
-		return p, err
-	}
-	if len(all) > 0 {
-		arguments["render"] = map[string]any{"targets": all, "left": left}
-	}
-	return p.run(now, arguments)
+	return p.run(now, map[string]any{"change": change})
 }
 
 // withKnown names the comment that there is already, which another account may have written.
@@ -251,8 +243,16 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 	var o outcome
 	var made planned
 	var unplanned error
-	if err == nil && !gone && run.State == handoff.WorkflowCompleted {
-		if o = read(run.Status); o.outcome == "read" && len(p.Reading) > 0 {
+	unrendered := false
+	if err == nil {
+		if !gone && run.State == handoff.WorkflowCompleted {
+			o = read(run.Status)
+		}
+		// What becomes of rendering keeps the plan from nobody.
+		if before := p.readBefore(); before != nil && len(p.Reading) == 0 && (gone || endedUnread(run, o, u.clock.Now())) {
+			p.Reading, unrendered = before, true
+		}
+		if unrendered || o.outcome == "read" && len(p.Reading) > 0 {
 			if made, unplanned = u.plan(ctx, organization, p); fault.Is(unplanned, fault.Unavailable) {
 				return p, unplanned // the database is away
 			}
@@ -262,6 +262,8 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 		switch {
 		case err != nil:
 			p.DueAt = now.Add(lease)
+		case unrendered && unplanned == nil && len(p.Reading) == 0:
+			return u.pullRead(p, h, now, organization, outcome{}, made)
 		case gone:
 			p.again(u.attempts(p), now, "its run is not known to the engine any more")
 		case run.State == handoff.WorkflowRunning || run.State == handoff.WorkflowParked:
@@ -286,7 +288,20 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 	}, err)
 }
 
-// pullRead is a pull request that was read and planned: its comment is written next, if there is something to write.
+// endedUnread reports whether a run has ended without saying what it has read.
+func endedUnread(run handoff.WorkflowRun, o outcome, now time.Time) bool {
+	switch run.State {
+	case handoff.WorkflowRunning, handoff.WorkflowParked:
+		return false
+	case handoff.WorkflowCompleted:
+		return o.outcome != "read" || run.FinishedAt != nil && now.Sub(*run.FinishedAt) > glance
+	default:
+		return true
+	}
+}
+
+// pullRead is a pull request that was read: what it changes of overlays and charts is rendered next. Once it is planned, its comment is
+// written, if there is something to write.
 func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64, o outcome, made planned) (err error) {
 	p.Head, p.Outcome = made.head, made.outcome
 	if made.outcome != "" {
@@ -296,7 +311,15 @@ func (u *UseCases) pullRead(p *Pull, h *Host, now time.Time, organization int64,
 	}
 	h.learn(&h.Pulls, o, false)
 	h.Pulls.Failures, p.Error = 0, ""
-	p.Step = StepWrite
+	if len(made.render) > 0 {
+		*p, err = p.run(now, map[string]any{
+			"render":  map[string]any{"repo_url": p.Repository, "targets": made.render},
+			"reading": p.Reading,
+		})
+		p.Reading, p.DueAt = nil, now
+		return err
+	}
+	p.Step, p.Reading = StepWrite, made.reading
 	u.counts.renderings(p.Reading)
 	*p, err = p.run(now, map[string]any{
 		"comment": withKnown(map[string]any{

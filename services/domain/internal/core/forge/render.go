@@ -1,9 +1,7 @@
 package forge
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -21,32 +19,58 @@ type Pipelines interface {
 	Read(definition json.RawMessage) (core.Flow, error)
 }
 
-// Pipeline is the newest of an application.
+// Pipeline is the newest of an application, which was not read for its places yet.
 type Pipeline struct {
 	ApplicationID int64
-	Application   string
+	Version       int
 	Definition    json.RawMessage
 }
 
+// Place is an environment that is deployed from an overlay or a chart of a repository.
+type Place struct {
+	ApplicationID int64 `json:"-"`
+	// Application is its name, where it is read.
+	Application string `json:"-"`
+	Environment string `json:"environment"`
+	// Repository is its name, without a port if it is reached over SSH: an address then says nothing of the port of the pages.
+	Repository string          `json:"repository"`
+	SSH        bool            `json:"ssh"`
+	Target     json.RawMessage `json:"target"`
+}
+
 const (
-	// mostPipelines is how many pipelines are read that name a repository, and mostTargets how many of their environments are looked at, with
-	// so many bytes of configuration together.
-	mostPipelines  = 200
-	mostTargets    = 200
-	mostTargetSize = 256 << 10
+	// mostUnread is how many pipelines are read at once for their places, with so many bytes together, or one.
+	mostUnread     = 50
+	mostUnreadSize = 1 << 20
+	// mostPlaces is how many places of a repository are looked at, mostTargetSize how many bytes one has at most, and mostRendered how many
+	// are rendered for a pull request.
+	mostPlaces     = 5000
+	mostTargetSize = 8 << 10
+	mostRendered   = 10
+)
+
+// Why an environment is not rendered, by its configuration: who sees the pull request sees what templates make of it, in whatever form.
+const (
+	hasValues     = "its configuration has values"
+	hasCredential = "its chart needs a credential"
+	hasSettings   = "its configuration has settings that templates see"
+	isTooLong     = "its configuration is too long"
 )
 
 // target is an overlay or a chart that an environment is deployed from.
 type target struct {
-	ApplicationID int64  `json:"application_id"`
-	Environment   string `json:"environment"`
+	ApplicationID int64  `json:"application_id,omitempty"`
+	Environment   string `json:"environment,omitempty"`
 	Branch        string `json:"branch"`
 	// Near are the folders and files that it is made of, and Under those with all that it may refer to; "" is the whole repository.
 	Near  []string `json:"near"`
 	Under []string `json:"under"`
-	// Kustomize and Helm are arguments of the Function; one of the two is set.
+	// Kustomize and Helm are arguments of the Function; one of the two is set, unless Not says why it is not rendered.
 	Kustomize map[string]any `json:"kustomize,omitempty"`
 	Helm      map[string]any `json:"helm,omitempty"`
+	Not       string         `json:"not,omitempty"`
+	// application is its name.
+	application string
 }
 
 // deployed is what configurations of environments say of overlays and charts: those of kubernetes@1, argo-rollouts@1, git@1 and flux@1.
@@ -82,76 +106,6 @@ type chart struct {
 	KubeVersion string   `json:"kube_version"`
 	APIVersions []string `json:"api_versions"`
 	SkipHooks   bool     `json:"skip_hooks"`
-}
-
-// targets are the overlays and charts of a repository that applications are deployed from whose plans are shown; left is how many are not
-// looked at.
-func (u *UseCases) targets(ctx context.Context, tx Tx, organization int64, repository string) (all []target, left int, err error) {
-	pipelines, err := u.pipelinesOf(ctx, tx, organization, repository)
-	if err != nil {
-		return nil, 0, err
-	}
-	size := 0
-	for _, p := range pipelines {
-		for _, t := range u.targetsOf(p, repository) {
-			text, err := json.Marshal(t)
-			if err != nil || len(all) == mostTargets || size+len(text) > mostTargetSize {
-				left++
-				continue
-			}
-			size += len(text)
-			all = append(all, t)
-		}
-	}
-	return all, left, nil
-}
-
-// pipelinesOf are the pipelines that may deploy from a repository, of applications that are not left out of plans.
-func (u *UseCases) pipelinesOf(ctx context.Context, tx Tx, organization int64, repository string) ([]Pipeline, error) {
-	_, at, _ := strings.Cut(repository, "/")
-	pipelines, err := tx.PipelinesNaming(ctx, "/"+at, mostPipelines)
-	if err != nil || len(pipelines) == 0 {
-		return nil, err
-	}
-	mirrors, err := tx.ForgeMirrors(ctx, organization)
-	return slices.DeleteFunc(pipelines, func(p Pipeline) bool { return leftOut(mirrors, p.ApplicationID) }), err
-}
-
-// leftOut reports whether plans say nothing of an application.
-func leftOut(mirrors []Mirror, application int64) bool {
-	return slices.ContainsFunc(mirrors, func(m Mirror) bool { return m.ApplicationID == application && !m.Plans })
-}
-
-func (u *UseCases) targetsOf(p Pipeline, repository string) (all []target) {
-	flow, err := u.pipelines.Read(p.Definition)
-	if err != nil {
-		return nil // what cannot be read deploys nothing
-	}
-	for _, step := range flow.Deploys {
-		var c deployed
-		if json.Unmarshal(step.Config, &c) != nil || !sameRepository(c.RepositoryURL, repository) {
-			continue
-		}
-		for _, t := range c.targets() {
-			t.ApplicationID, t.Environment, t.Branch = p.ApplicationID, step.Environment, c.Branch
-			if t.Branch == "" {
-				t.Branch = "main"
-			}
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-// sameRepository reports whether an address is that of a repository with a name. Over SSH an address says nothing of the port of the pages.
-func sameRepository(address, name string) bool {
-	own := RepositoryName(address)
-	if _, ssh, err := sealing.ParseSSH(address); ssh && err == nil {
-		host, at, _ := strings.Cut(name, "/")
-		host, _, _ = strings.Cut(host, ":")
-		name = host + "/" + at
-	}
-	return own != "" && own == name
 }
 
 // targets are what a configuration names.
@@ -207,24 +161,36 @@ func (h chart) target(c deployed) (t target, is bool) {
 		release = c.Services[0].Service
 	}
 	t.Under = t.Near
+	if t.Not = h.withheld(); t.Not != "" {
+		return t, len(t.Near) > 0
+	}
 	t.Helm = map[string]any{"release": release, "namespace": c.Namespace}
-	for name, value := range map[string]string{
-		"path": h.Path, "chart": h.Chart, "version": h.Version, "chart_credential": h.Credential, "values": h.Values,
-		"kube_version": h.KubeVersion,
-	} {
+	for name, value := range map[string]string{"path": h.Path, "chart": h.Chart, "version": h.Version} {
 		if value != "" {
 			t.Helm[name] = value
 		}
 	}
-	for name, value := range map[string][]string{"value_files": h.ValueFiles, "api_versions": h.APIVersions} {
-		if len(value) > 0 {
-			t.Helm[name] = value
-		}
+	if len(h.ValueFiles) > 0 {
+		t.Helm["value_files"] = h.ValueFiles
 	}
 	if h.SkipHooks {
 		t.Helm["skip_hooks"] = true
 	}
 	return t, len(t.Near) > 0
+}
+
+// withheld is why a chart is not rendered for those who see a pull request: its templates are written by who has made the pull request, and
+// would show what the configuration gives to them. The names of the release and of the namespace are in the objects anyway.
+func (h chart) withheld() string {
+	switch {
+	case h.Values != "":
+		return hasValues
+	case h.Credential != "":
+		return hasCredential
+	case h.KubeVersion != "" || len(h.APIVersions) > 0:
+		return hasSettings
+	}
+	return ""
 }
 
 // cleaned is a path in its shortest form; "" is the root.
@@ -235,6 +201,41 @@ func folderOf(file string) string {
 	return folder
 }
 
+// placesOf are what a pipeline says of repositories. What cannot be read deploys nothing.
+func (u *UseCases) placesOf(definition json.RawMessage) (all []Place) {
+	flow, err := u.pipelines.Read(definition)
+	if err != nil {
+		return nil
+	}
+	for _, step := range flow.Deploys {
+		var c deployed
+		if json.Unmarshal(step.Config, &c) != nil {
+			continue
+		}
+		name := RepositoryName(c.RepositoryURL)
+		if name == "" {
+			continue
+		}
+		_, ssh, _ := sealing.ParseSSH(c.RepositoryURL)
+		if ssh {
+			name = withoutPort(name)
+		}
+		for _, t := range c.targets() {
+			if t.Branch = c.Branch; t.Branch == "" {
+				t.Branch = "main"
+			}
+			text, err := json.Marshal(t)
+			if err == nil && len(text) > mostTargetSize { // the paths are part of it
+				text, err = json.Marshal(target{Branch: cut(t.Branch, maxLine), Near: []string{""}, Under: []string{""}, Not: isTooLong})
+			}
+			if err == nil {
+				all = append(all, Place{Environment: step.Environment, Repository: name, SSH: ssh, Target: text})
+			}
+		}
+	}
+	return all
+}
+
 // rendered is what differs in one environment once its overlay or chart is rendered, as a run reports it.
 type rendered struct {
 	ApplicationID int64    `json:"application_id"`
@@ -243,80 +244,6 @@ type rendered struct {
 	Before        string   `json:"before"`
 	Resources     []string `json:"resources"`
 	Diffs         []diff   `json:"diffs"`
-	// application is its name.
-	application string
-}
-
-// matters reports whether there is something to say: what cannot be rendered before, and neither afterwards for the same reason, is not
-// about the change.
-func (r rendered) matters() bool {
-	return len(r.Resources) > 0 || r.Why != r.Before
-}
-
-// shownRendered are those of applications that may be shown now, with their names.
-func (u *UseCases) shownRendered(ctx context.Context, tx Tx, organization int64, repository string, all []rendered) ([]rendered, error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	pipelines, err := u.pipelinesOf(ctx, tx, organization, repository)
-	var shown []rendered
-	for _, r := range all {
-		at := slices.IndexFunc(pipelines, func(p Pipeline) bool { return p.ApplicationID == r.ApplicationID })
-		if at < 0 || !r.matters() {
-			continue
-		}
-		r.application = pipelines[at].Application
-		shown = append(shown, r)
-	}
-	return shown, err
-}
-
-// rendering is how many overlays and charts a run has rendered, could not render because of the change or for now, and has left out.
-type rendering struct {
-	done, failed, left int
-	// why is why the first one could not be rendered.
-	why string
-}
-
-// renderings counts those of what a run has read.
-func renderings(read json.RawMessage) (n rendering) {
-	var r reading
-	if json.Unmarshal(read, &r) != nil { // it was read before
-		return n
-	}
-	n.left = r.Unrendered
-	for _, one := range r.Rendered {
-		switch {
-		case one.Why == "":
-			n.done++
-		case one.matters():
-			if n.failed++; n.why == "" {
-				n.why = line(one.Why)
-			}
-		}
-	}
-	return n
-}
-
-// words are what became of renderings, behind a sentence; empty if there was nothing to render.
-func (n rendering) words() string {
-	text := ""
-	if n.done > 0 {
-		text += fmt.Sprintf("; environments rendered: %d", n.done)
-	}
-	if n.failed > 0 {
-		text += fmt.Sprintf("; not rendered: %d, the first because %s", n.failed, n.why)
-	}
-	if n.left > 0 {
-		text += fmt.Sprintf("; left out: %d", n.left)
-	}
-	return cut(text, maxError/2)
-}
-
-// renderings counts what became of them.
-func (c *counts) renderings(read json.RawMessage) {
-	n := renderings(read)
-	c.rendered.Add(int64(n.done))
-	c.unrendered.Add(int64(n.failed))
-	c.unlooked.Add(int64(n.left))
+	// Application is its name, once it is known to be shown.
+	Application string `json:"application"`
 }

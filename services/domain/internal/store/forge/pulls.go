@@ -131,12 +131,41 @@ func (w Writes) ForgeAnswers(ctx context.Context, name string, number int64, mos
 	return all, pg.Classify(err, "read the answers on pull request %d of %s", number, name)
 }
 
-// PipelinesNaming implements forge.Tx.
-func (w Writes) PipelinesNaming(ctx context.Context, text string, most int) ([]forge.Pipeline, error) {
-	rows, err := w.Q.PipelinesNaming(ctx, w.Entered, text, int32(most))
+// UnreadPipelines implements forge.Tx.
+func (w Writes) UnreadPipelines(ctx context.Context, most, bytes int) ([]forge.Pipeline, error) {
+	rows, err := w.Q.UnreadPipelines(ctx, w.Entered, int32(most), int64(bytes))
 	all := make([]forge.Pipeline, len(rows))
 	for i, r := range rows {
-		all[i] = forge.Pipeline{ApplicationID: r.ID, Application: r.Name, Definition: json.RawMessage(r.Definition)}
+		all[i] = forge.Pipeline{ApplicationID: r.ApplicationID, Version: int(r.Version), Definition: json.RawMessage(r.Definition)}
 	}
-	return all, pg.Classify(err, "read pipelines that name a repository")
+	return all, pg.Classify(err, "read pipelines for what they say of repositories")
+}
+
+// SaveForgePlaces implements forge.Tx.
+func (w Writes) SaveForgePlaces(ctx context.Context, p forge.Pipeline, all []forge.Place) error {
+	if all == nil {
+		all = []forge.Place{}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return fault.Because(err, fault.Invalid, "what the pipeline of application %d says of repositories cannot be stored", p.ApplicationID)
+	}
+	_, err = w.Q.SaveForgePlaces(ctx, p.ApplicationID, int32(p.Version), text)
+	return pg.Classify(err, "store what the pipeline of application %d says of repositories", p.ApplicationID)
+}
+
+// ForgePlaces implements forge.Tx.
+func (w Writes) ForgePlaces(ctx context.Context, name, portless string, most int) ([]forge.Place, error) {
+	rows, err := w.Q.ForgePlaces(ctx, query.ForgePlacesParams{OrganizationID: w.Entered, Name: name, Portless: portless, Most: int32(most)})
+	all := make([]forge.Place, len(rows))
+	for i, r := range rows {
+		all[i] = forge.Place{ApplicationID: r.ApplicationID, Application: r.Application, Environment: r.Environment, Target: r.Target}
+	}
+	return all, pg.Classify(err, "find what is deployed from %s", name)
+}
+
+// MayHaveForgePlaces implements forge.Tx.
+func (w Writes) MayHaveForgePlaces(ctx context.Context, name, portless string) (bool, error) {
+	may, err := w.Q.MayHaveForgePlaces(ctx, w.Entered, name, portless)
+	return may, pg.Classify(err, "find whether something is deployed from %s", name)
 }

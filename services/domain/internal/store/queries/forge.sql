@@ -2,7 +2,9 @@
 -- Across organizations, on purpose: the workers are for all.
 SELECT organization_id::bigint FROM cd_organizations_with_due_forge(@at) AS organization_id
 UNION
-SELECT organization_id::bigint FROM cd_organizations_with_due_pulls(@at) AS organization_id;
+SELECT organization_id::bigint FROM cd_organizations_with_due_pulls(@at) AS organization_id
+UNION
+SELECT organization_id::bigint FROM cd_organizations_with_unread_pipelines() AS organization_id;
 
 -- name: ForgeMirrors :many
 SELECT * FROM cd_forge_mirrors WHERE organization_id = @organization_id ORDER BY application_id;
@@ -359,11 +361,31 @@ FROM cd_forge_pulls WHERE organization_id = @organization_id AND (@before::bigin
 -- name: ForgetForgePulls :one
 SELECT cd_forget_forge_pulls(@before::timestamptz, @most::integer)::bigint;
 
--- name: PipelinesNaming :many
--- The newest pipelines whose text has some text, as the path of a repository.
-SELECT a.id, a.name, f.definition FROM cd_applications a CROSS JOIN LATERAL (
-    SELECT d.definition FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
-    ORDER BY d.version DESC LIMIT 1
-) f
-WHERE a.organization_id = @organization_id AND a.archived_at IS NULL AND position(@text::text IN lower(f.definition)) > 0
-ORDER BY a.name LIMIT @most;
+-- name: ForgePlaces :many
+-- Overlays and charts of a repository, of applications that plans are about. Over SSH an address says nothing of the port of the pages.
+SELECT p.application_id, a.name AS application, p.environment, p.target FROM cd_forge_places p
+JOIN cd_applications a ON a.organization_id = p.organization_id AND a.id = p.application_id AND a.archived_at IS NULL
+WHERE p.organization_id = @organization_id AND (p.repository = @name::text AND NOT p.ssh OR p.repository = @portless::text AND p.ssh)
+  AND NOT EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = p.organization_id AND m.application_id = p.application_id AND NOT m.plans)
+ORDER BY a.name, p.environment, p.id LIMIT @most;
+
+-- name: MayHaveForgePlaces :one
+-- While a pipeline was not read, it may name the repository.
+SELECT (EXISTS (SELECT FROM cd_forge_unread u WHERE u.organization_id = @organization_id) OR EXISTS (
+    SELECT FROM cd_forge_places p
+    JOIN cd_applications a ON a.organization_id = p.organization_id AND a.id = p.application_id AND a.archived_at IS NULL
+    WHERE p.organization_id = @organization_id AND (p.repository = @name::text AND NOT p.ssh OR p.repository = @portless::text AND p.ssh)
+      AND NOT EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = p.organization_id AND m.application_id = p.application_id AND NOT m.plans)
+))::boolean;
+
+-- name: UnreadPipelines :many
+-- The first, and as many others as fit. The length of a text is known without reading it.
+SELECT o.application_id, o.version, o.definition FROM (
+    SELECT u.application_id, u.version, d.definition, octet_length(d.definition) AS size,
+        sum(octet_length(d.definition)) OVER (ORDER BY u.application_id) AS together
+    FROM (SELECT n.* FROM cd_forge_unread n WHERE n.organization_id = @organization_id ORDER BY n.application_id LIMIT @most) u
+    JOIN cd_application_flow_definitions d ON d.organization_id = u.organization_id AND d.application_id = u.application_id AND d.version = u.version
+) o WHERE o.together <= @bytes::bigint OR o.together = o.size ORDER BY o.application_id;
+
+-- name: SaveForgePlaces :one
+SELECT cd_save_forge_places(@application_id, @version, @places)::boolean;

@@ -476,6 +476,59 @@ func (q *Queries) ForgeOfCredential(ctx context.Context, organizationID int64, n
 	return column_1, err
 }
 
+const forgePlaces = `-- name: ForgePlaces :many
+SELECT p.application_id, a.name AS application, p.environment, p.target FROM cd_forge_places p
+JOIN cd_applications a ON a.organization_id = p.organization_id AND a.id = p.application_id AND a.archived_at IS NULL
+WHERE p.organization_id = $1 AND (p.repository = $2::text AND NOT p.ssh OR p.repository = $3::text AND p.ssh)
+  AND NOT EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = p.organization_id AND m.application_id = p.application_id AND NOT m.plans)
+ORDER BY a.name, p.environment, p.id LIMIT $4
+`
+
+type ForgePlacesParams struct {
+	OrganizationID int64
+	Name           string
+	Portless       string
+	Most           int32
+}
+
+type ForgePlacesRow struct {
+	ApplicationID int64
+	Application   string
+	Environment   string
+	Target        json.RawMessage
+}
+
+// Overlays and charts of a repository, of applications that plans are about. Over SSH an address says nothing of the port of the pages.
+func (q *Queries) ForgePlaces(ctx context.Context, arg ForgePlacesParams) ([]ForgePlacesRow, error) {
+	rows, err := q.db.Query(ctx, forgePlaces,
+		arg.OrganizationID,
+		arg.Name,
+		arg.Portless,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ForgePlacesRow
+	for rows.Next() {
+		var i ForgePlacesRow
+		if err := rows.Scan(
+			&i.ApplicationID,
+			&i.Application,
+			&i.Environment,
+			&i.Target,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgePulls = `-- name: ForgePulls :many
 SELECT id, hook_id, name, number, repository, host, asked_by, revision, begun_revision, step, head, link, outcome, state, due_at, attempts, run,
     started, away_since, error, sent_at
@@ -1278,6 +1331,23 @@ func (q *Queries) MarkForgeVersion(ctx context.Context, versionID int64, organiz
 	return err
 }
 
+const mayHaveForgePlaces = `-- name: MayHaveForgePlaces :one
+SELECT (EXISTS (SELECT FROM cd_forge_unread u WHERE u.organization_id = $1) OR EXISTS (
+    SELECT FROM cd_forge_places p
+    JOIN cd_applications a ON a.organization_id = p.organization_id AND a.id = p.application_id AND a.archived_at IS NULL
+    WHERE p.organization_id = $1 AND (p.repository = $2::text AND NOT p.ssh OR p.repository = $3::text AND p.ssh)
+      AND NOT EXISTS (SELECT FROM cd_forge_mirrors m WHERE m.organization_id = p.organization_id AND m.application_id = p.application_id AND NOT m.plans)
+))::boolean
+`
+
+// While a pipeline was not read, it may name the repository.
+func (q *Queries) MayHaveForgePlaces(ctx context.Context, organizationID int64, name string, portless string) (bool, error) {
+	row := q.db.QueryRow(ctx, mayHaveForgePlaces, organizationID, name, portless)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const mergeForgePull = `-- name: MergeForgePull :execrows
 INSERT INTO cd_forge_pulls AS p (organization_id, hook_id, name, number, repository, host, asked_by, due_at)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8
@@ -1432,6 +1502,8 @@ const organizationsWithDueForge = `-- name: OrganizationsWithDueForge :many
 SELECT organization_id::bigint FROM cd_organizations_with_due_forge($1) AS organization_id
 UNION
 SELECT organization_id::bigint FROM cd_organizations_with_due_pulls($1) AS organization_id
+UNION
+SELECT organization_id::bigint FROM cd_organizations_with_unread_pipelines() AS organization_id
 `
 
 // Across organizations, on purpose: the workers are for all.
@@ -1465,42 +1537,6 @@ func (q *Queries) OwnForgeCredential(ctx context.Context, organizationID int64, 
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const pipelinesNaming = `-- name: PipelinesNaming :many
-SELECT a.id, a.name, f.definition FROM cd_applications a CROSS JOIN LATERAL (
-    SELECT d.definition FROM cd_application_flow_definitions d WHERE d.organization_id = a.organization_id AND d.application_id = a.id
-    ORDER BY d.version DESC LIMIT 1
-) f
-WHERE a.organization_id = $1 AND a.archived_at IS NULL AND position($2::text IN lower(f.definition)) > 0
-ORDER BY a.name LIMIT $3
-`
-
-type PipelinesNamingRow struct {
-	ID         int64
-	Name       string
-	Definition string
-}
-
-// The newest pipelines whose text has some text, as the path of a repository.
-func (q *Queries) PipelinesNaming(ctx context.Context, organizationID int64, text string, most int32) ([]PipelinesNamingRow, error) {
-	rows, err := q.db.Query(ctx, pipelinesNaming, organizationID, text, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PipelinesNamingRow
-	for rows.Next() {
-		var i PipelinesNamingRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.Definition); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const putOffForgeMarks = `-- name: PutOffForgeMarks :exec
@@ -1709,6 +1745,17 @@ func (q *Queries) SaveForgeMirror(ctx context.Context, arg SaveForgeMirrorParams
 	return err
 }
 
+const saveForgePlaces = `-- name: SaveForgePlaces :one
+SELECT cd_save_forge_places($1, $2, $3)::boolean
+`
+
+func (q *Queries) SaveForgePlaces(ctx context.Context, applicationID int64, version int32, places json.RawMessage) (bool, error) {
+	row := q.db.QueryRow(ctx, saveForgePlaces, applicationID, version, places)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const saveForgePull = `-- name: SaveForgePull :exec
 UPDATE cd_forge_pulls SET state = $1, due_at = $2, attempts = $3, run = $4, started = $5, inputs = $6::jsonb,
     begun_revision = $7, answers_begun = $8, answers_written = $9, step = $10, reading = $11::jsonb, head = $12, link = $13, answers_link = $14, outcome = $15, error = $16,
@@ -1885,6 +1932,42 @@ func (q *Queries) SaveForgeStatus(ctx context.Context, arg SaveForgeStatusParams
 		arg.ID,
 	)
 	return err
+}
+
+const unreadPipelines = `-- name: UnreadPipelines :many
+SELECT o.application_id, o.version, o.definition FROM (
+    SELECT u.application_id, u.version, d.definition, octet_length(d.definition) AS size,
+        sum(octet_length(d.definition)) OVER (ORDER BY u.application_id) AS together
+    FROM (SELECT n.organization_id, n.id, n.application_id, n.version, n.created_at, n.updated_at FROM cd_forge_unread n WHERE n.organization_id = $1 ORDER BY n.application_id LIMIT $2) u
+    JOIN cd_application_flow_definitions d ON d.organization_id = u.organization_id AND d.application_id = u.application_id AND d.version = u.version
+) o WHERE o.together <= $3::bigint OR o.together = o.size ORDER BY o.application_id
+`
+
+type UnreadPipelinesRow struct {
+	ApplicationID int64
+	Version       int32
+	Definition    string
+}
+
+// The first, and as many others as fit. The length of a text is known without reading it.
+func (q *Queries) UnreadPipelines(ctx context.Context, organizationID int64, most int32, bytes int64) ([]UnreadPipelinesRow, error) {
+	rows, err := q.db.Query(ctx, unreadPipelines, organizationID, most, bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnreadPipelinesRow
+	for rows.Next() {
+		var i UnreadPipelinesRow
+		if err := rows.Scan(&i.ApplicationID, &i.Version, &i.Definition); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const versionsOfSet = `-- name: VersionsOfSet :many

@@ -1041,6 +1041,21 @@ type ForgeMirror struct {
 	Addresses json.RawMessage
 }
 
+// What the newest pipeline of each application says of overlays and charts in repositories; no record.
+type ForgePlace struct {
+	OrganizationID int64
+	ID             int64
+	ApplicationID  int64
+	Environment    string
+	// Host and path, in lower case; without the port if it is reached over SSH.
+	Repository string
+	Ssh        bool
+	// The overlay or the chart. Nothing of it is a value of the configuration that templates see, other than names.
+	Target    json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 // Pull requests whose plans are written into a comment. Rows end 30 days after they were last done with; the comment is found again without them.
 type ForgePull struct {
 	OrganizationID int64
@@ -1158,6 +1173,16 @@ type ForgeStatus struct {
 	ForgeNumber int64
 	// When the present run was taken from what all organizations together may send; null if it was not.
 	SpentAt *time.Time
+}
+
+// Applications whose newest pipeline, of that version, is not in cd_forge_places yet. A trigger notes them, whatever release saves a pipeline.
+type ForgeUnread struct {
+	OrganizationID int64
+	ID             *int64
+	ApplicationID  int64
+	Version        int32
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
 }
 
 // Passages within the scope wait while one is in force: from starts_at until ends_at, or until it was ended. An empty list of the scope limits nothing. Rows are kept: they are few, and journals refer to them.
