@@ -127,7 +127,7 @@ func proposing(t *testing.T) *proposed {
 }
 
 // R4-27, D60: the program that reads a pull request has the overlays and charts that it changes rendered at both of its commits, by
-// environment, in a run of its own that is told which, and reports what differs with what was read before, also if only a base or values have
+// environment, in a run of its own that knows which, and reports what differs with what was read before, also if only a base or values have
 // changed. Of a pull request from a fork, or of no branch, there is no commit to compare with.
 func TestTheProgramOfPullRequestsRenders(t *testing.T) {
 	t.Parallel()
