@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
 )
 
-// R3-02, R3-03, R3-06, D48, D55: a status may name the commit that was proposed for an environment. It counts while that is the one that would
-// be merged: not for the commit of an edit that was made again, and not in another rollout of the same version set.
+// R3-02, R3-03, R3-06, D48, D55: a status may name the commit that was proposed for an environment. It counts while that is the one that
+// would be merged: not for the commit of an edit that was made again, and not in another rollout of the same version set.
 func TestAStatusMayNameTheProposedCommit(t *testing.T) {
 	t.Parallel()
 	c := promoter(t, "")
@@ -27,7 +27,8 @@ func TestAStatusMayNameTheProposedCommit(t *testing.T) {
 	}
 	proposes := func(r core.Rollout, head string) {
 		c.report(event.DeploymentProposed{
-			RolloutID: r.ID, Name: "prod", Repository: proposed, Number: 3, State: "open", Head: head, Branch: "main", Paths: []string{"prod/api.yaml"},
+			RolloutID: r.ID, Name: "prod", Repository: proposed, Number: 3, State: "open", Head: head, Branch: "main",
+			Paths: []string{"prod/api.yaml"},
 		})
 	}
 	by := func(commit string, phase core.CheckPhase) error {

@@ -317,7 +317,9 @@ func TestDeploymentsSurviveAKillAtEachStatement(t *testing.T) {
 	p := publishing(t, "")
 	p.deploys(true)
 	mortal, died := p.mortal(p.now)
-	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Pipelines: bundle.Flows{}, Engine: p.at, Checks: mortal.view, Clock: p.now})
+	mortal.forges = forge.New(forge.Deps{
+		Store: mortal.store.ForForge(), Pipelines: bundle.Flows{}, Engine: p.at, Checks: mortal.view, Clock: p.now,
+	})
 	crashes, got := 0, []string{}
 	settle := func() {
 		p.at.away = fault.New(fault.Unavailable, "no engine")

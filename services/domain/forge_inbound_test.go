@@ -61,7 +61,9 @@ type hooked struct {
 func reported(t *testing.T, extra string) hooked {
 	t.Helper()
 	h := hooked{published: publishing(t, extra), hints: &atomic.Int64{}}
-	h.forges = forge.New(forge.Deps{Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now})
+	h.forges = forge.New(forge.Deps{
+		Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Engine: h.at, Checks: h.view, Secrets: derives{changed: h.hints}, Clock: h.now,
+	})
 	h.on = events.New(h.intake, h.rollouts, h.forges, h.chats, h.inbox)
 	var err error
 	h.hook, err = h.forges.AddHook(t.Context(), user(), forge.NewHook{Forge: "gitea", Repositories: []string{"git.test/shop/*"}, Reason: "e2e"})
@@ -72,8 +74,9 @@ func reported(t *testing.T, extra string) hooked {
 // status is one of a commit, at a second.
 func (h hooked) status(commit int, name, phase string, second, sequence int64) event.CommitStatusReported {
 	return event.CommitStatusReported{
-		Hook: h.hook.Key, Repository: "https://git.test/Shop/config.git", Commit: shaOf(commit), Context: name, Phase: phase, Description: "112 tests",
-		Link: "https://ci.test/7", ObservedAt: time.Unix(1_700_000_000+second, 0).UTC().Format(time.RFC3339), Sequence: sequence,
+		Hook: h.hook.Key, Repository: "https://git.test/Shop/config.git", Commit: shaOf(commit), Context: name, Phase: phase,
+		Description: "112 tests",
+		Link:        "https://ci.test/7", ObservedAt: time.Unix(1_700_000_000+second, 0).UTC().Format(time.RFC3339), Sequence: sequence,
 	}
 }
 
@@ -345,7 +348,9 @@ func TestHooksAreChecked(t *testing.T) {
 	if _, err := h.forges.RemoveHook(t.Context(), other, h.hook.ID, ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("found %v; want that another organization does not find it", err)
 	}
-	away := forge.New(forge.Deps{Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Secrets: derives{err: fault.New(fault.Unavailable, "no registry")}, Clock: h.now})
+	away := forge.New(forge.Deps{
+		Store: h.store.ForForge(), Pipelines: bundle.Flows{}, Secrets: derives{err: fault.New(fault.Unavailable, "no registry")}, Clock: h.now,
+	})
 	if _, err := away.AddHook(t.Context(), user(), good); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("found %v; want that no hook is made without a secret", err)
 	}

@@ -143,7 +143,7 @@ type reads struct {
 
 func (r reads) Read(definition json.RawMessage) (core.Flow, error) {
 	r.n.Add(1)
-	return r.Flows.Read(definition) //nolint:wrapcheck // a test
+	return r.Flows.Read(definition)
 }
 
 // saves saves a pipeline with the configuration of staging in place of another, as a replica of an earlier release does: in its table only.
@@ -155,8 +155,8 @@ func (r reviewed) saves(config string) {
 	r.ok(err)
 }
 
-// R4-27, D60: which repositories environments are deployed from is known by the exact name without reading a pipeline when a pull request is
-// reported or begun; pipelines are read once, whatever release has saved them, and the newest counts.
+// R4-27, D60: which repositories environments are deployed from is known by the exact name without reading a pipeline when a pull request
+// is reported or begun; pipelines are read once, whatever release has saved them, and the newest counts.
 func TestReportsReadNoPipelines(t *testing.T) {
 	t.Parallel()
 	r := rendering(t)
@@ -242,7 +242,8 @@ func TestValuesAreNotRendered(t *testing.T) {
 	begun := len(r.at.order)
 	r.pushes(3, "")
 	r.work()
-	if got := r.at.comments[3]; len(r.at.order)-begun != 2 || strings.Contains(got, "environments whose") || strings.Contains(got, "rendered") {
+	got := r.at.comments[3]
+	if len(r.at.order)-begun != 2 || strings.Contains(got, "environments whose") || strings.Contains(got, "rendered") {
 		t.Errorf("found %d runs and %s; want nothing rendered", len(r.at.order)-begun, got)
 	}
 }

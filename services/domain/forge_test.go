@@ -751,7 +751,9 @@ func TestPublishingSurvivesAKillAtEachStatement(t *testing.T) {
 	p := publishing(t, "")
 	p.mirror(true)
 	mortal, died := p.mortal(p.now)
-	mortal.forges = forge.New(forge.Deps{Store: mortal.store.ForForge(), Pipelines: bundle.Flows{}, Engine: p.at, Checks: mortal.view, Clock: p.now})
+	mortal.forges = forge.New(forge.Deps{
+		Store: mortal.store.ForForge(), Pipelines: bundle.Flows{}, Engine: p.at, Checks: mortal.view, Clock: p.now,
+	})
 	crashes := 0
 	for _, phase := range []core.CheckPhase{core.CheckPending, core.CheckFailure, core.CheckSuccess} {
 		p.reports(1, "dev", p.set, "healthy", phase)

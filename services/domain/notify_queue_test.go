@@ -150,7 +150,8 @@ func TestStepsLeaveRoomForWhatMatters(t *testing.T) {
 	m.want(m.countOf(`SELECT count(*) FROM cd_notification_messages WHERE rollout_id = $1`, r.ID), 3)
 	rows, err := m.pool.Query(t.Context(), `SELECT cardinality(notification_ids), sent_count, left_out,
 		(SELECT count(*) FROM cd_notifications n WHERE n.id = ANY(notification_ids) AND n.moment IN ('approval_needed', 'rollout_failed')),
-		(SELECT max(split_part(n.cause, ':', 2)::integer) FROM cd_notifications n WHERE n.id = ANY(notification_ids) AND n.moment = 'environment_entered')
+		(SELECT max(split_part(n.cause, ':', 2)::integer) FROM cd_notifications n
+			WHERE n.id = ANY(notification_ids) AND n.moment = 'environment_entered')
 		FROM cd_notification_messages WHERE rollout_id = $1`, r.ID)
 	m.ok(err)
 	defer rows.Close()

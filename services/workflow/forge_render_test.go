@@ -33,7 +33,7 @@ type proposed struct {
 
 func (p *proposed) git(args ...string) string {
 	p.t.Helper()
-	c := exec.CommandContext(p.t.Context(), "git", args...) //nolint:gosec // the test's own arguments
+	c := exec.CommandContext(p.t.Context(), "git", args...)
 	c.Dir = p.dir
 	c.Env = append(p.environment(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@x", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@x")
 	out, err := c.CombinedOutput()
@@ -151,7 +151,8 @@ func TestTheProgramOfPullRequestsRenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	kustomize := func(environment, path string) string {
-		return fmt.Sprintf(`{"application_id": 7, "environment": %q, "branch": "main", "near": [], "under": [], "kustomize": {"path": %q}}`, environment, path)
+		const target = `{"application_id": 7, "environment": %q, "branch": "main", "near": [], "under": [], "kustomize": {"path": %q}}`
+		return fmt.Sprintf(target, environment, path)
 	}
 	helm := `{"application_id": 7, "environment": "eu", "branch": "main", "near": ["chart"], "under": ["chart"],
 		"helm": {"path": "chart", "release": "shop", "namespace": "eu"}}`
@@ -161,7 +162,8 @@ func TestTheProgramOfPullRequestsRenders(t *testing.T) {
 		run++
 		id := fmt.Sprintf("forge-pull-7-%d", run)
 		_, err := s.StartWorkflow(t.Context(), &autoflowv1.StartWorkflowRequest{
-			OrganizationId: organization, WorkflowId: id, Starlark: program, Inputs: fmt.Appendf(nil, `{"pull": {"id": 7, "run": %d}, %s}`, run, inputs),
+			OrganizationId: organization, WorkflowId: id, Starlark: program, Inputs: fmt.Appendf(nil, `{"pull": {"id": 7, "run": %d}, %s}`, run,
+				inputs),
 		})
 		if err != nil {
 			t.Fatal(err)

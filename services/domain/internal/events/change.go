@@ -393,8 +393,8 @@ func discovered(d event.ApplicationEnvironmentReady) json.RawMessage {
 	return blob
 }
 
-// withoutControls is JSON whose texts have spaces in the place of control characters, but for tabs and ends of lines: what is in a repository
-// may have any, and the database stores no NUL.
+// withoutControls is JSON whose texts have spaces in the place of control characters, but for tabs and ends of lines: what is in a
+// repository may have any, and the database stores no NUL.
 func withoutControls(data any) (json.RawMessage, error) {
 	text, err := json.Marshal(data)
 	if err != nil {

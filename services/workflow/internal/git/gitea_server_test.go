@@ -114,8 +114,8 @@ func (g *realGitea) content(path string) string {
 	return string(content)
 }
 
-// mergedByAnn: the forge says the number of who has merged it, and the commits that it was this head, unless it is squashed or rebased: this
-// forge does not keep what of.
+// mergedByAnn: the forge says the number of who has merged it, and the commits that it was this head, unless it is squashed or rebased:
+// this forge does not keep what of.
 func (g *realGitea) mergedByAnn(made activity.Proposal, how string) {
 	g.t.Helper()
 	ann, _ := g.ask("GET", "/user", nil)["id"].(float64)
@@ -287,7 +287,10 @@ func TestStatusesOnGitea(t *testing.T) {
 		t.Errorf("%+v, %v: %q", merged, err, g.content("a"))
 	}
 	_, err = g.forge.SetStatus(t.Context(), activity.StatusRequest{
-		Organization: 1, RepoURL: g.url(), Commit: strings.Repeat("a", 40), Status: activity.CommitStatus{Name: "lockstep/a", State: activity.StatusSuccess},
+		Organization: 1, RepoURL: g.url(), Commit: strings.Repeat("a", 40), Status: activity.CommitStatus{
+			Name:  "lockstep/a",
+			State: activity.StatusSuccess,
+		},
 	})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a commit that is not there: %v", err)

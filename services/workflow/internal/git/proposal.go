@@ -94,8 +94,11 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 		forge = h.forge
 		return cmp.Or(err, h.disown(ctx, &found))
 	})
-	if err != nil || exists && found.State != activity.ProposalOpen {
-		return found, cmp.Or(err, f.show(ctx, c.Organization, c.RepoURL, forge, &found)) // a decision of people stays
+	if err != nil {
+		return found, err
+	}
+	if exists && found.State != activity.ProposalOpen { // a decision of people stays
+		return found, f.show(ctx, c.Organization, c.RepoURL, forge, &found)
 	}
 	head, changed, err := f.pushProposal(ctx, p)
 	if err != nil {

@@ -26,7 +26,10 @@ func (f *Forge) ReadProposal(ctx context.Context, organization int64, repoURL st
 		forge = h.forge
 		return cmp.Or(err, h.disown(ctx, &p))
 	})
-	return p, cmp.Or(err, f.show(ctx, organization, repoURL, forge, &p))
+	if err != nil {
+		return p, err
+	}
+	return p, f.show(ctx, organization, repoURL, forge, &p)
 }
 
 // disown drops the number of who has ended a proposal if it is that of the credential's own account, with which runs end proposals, or if
@@ -169,8 +172,8 @@ func (r *repository) reaches(from, want plumbing.Hash) bool {
 	return false
 }
 
-// mergedBy is the commit that a commit of a branch has brought there, and nothing else with it; or why that cannot be shown. The head is the
-// one that the forge has for the proposal, which counts only where it is kept as that of the merge.
+// mergedBy is the commit that a commit of a branch has brought there, and nothing else with it; or why that cannot be shown. The head is
+// the one that the forge has for the proposal, which counts only where it is kept as that of the merge.
 func (r *repository) mergedBy(
 	ctx context.Context, forge string, m *object.Commit, p *activity.Proposal,
 ) (merged, unshown string, err error) {

@@ -185,7 +185,8 @@ func TestAMergeElsewhereIsNotTaken(t *testing.T) {
 		t.Fatal(problem)
 	}
 	s.fake.pulls[0].into = "main"
-	if _, err := s.merge(t, p, made, activity.MergeCommit); !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), `is not on branch "main"`) {
+	_, err := s.merge(t, p, made, activity.MergeCommit)
+	if !fault.Is(err, fault.Refused) || !strings.Contains(err.Error(), `is not on branch "main"`) {
 		t.Errorf("found %v", err)
 	}
 	s.moves(t, "main", s.rev(t, "scratch"))
@@ -233,7 +234,8 @@ func TestAFaultThatPassesIsNoLastAnswer(t *testing.T) {
 				t.Errorf("during it: %+v, %v", read, err)
 			}
 			failing.Store(false)
-			if read, err := s.forge.ReadProposal(t.Context(), 1, s.url, 1); err != nil || read.Merged != made.Head || read.ByID != 9 || read.Unshown != "" {
+			read, err = s.forge.ReadProposal(t.Context(), 1, s.url, 1)
+			if err != nil || read.Merged != made.Head || read.ByID != 9 || read.Unshown != "" {
 				t.Errorf("after it: %+v, %v", read, err)
 			}
 		})

@@ -48,7 +48,7 @@ func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, reposi
 		switch {
 		case how == ownerMissing:
 		case how != ownerFound:
-			nobody = noMember[how]
+			nobody = how.sentence()
 		case is && a.ID != found.ID:
 			return core.Actor{}, "two members have linked this account, for different hooks", nil
 		default:
@@ -61,10 +61,18 @@ func MemberAtForge(ctx context.Context, tx AccountTx, organization int64, reposi
 	return found, nobody, nil
 }
 
-// noMember says why a member who has linked an account counts for nothing.
-var noMember = map[ownership]string{
-	ownerLeft:     "the member who had linked this account has left",
-	ownerUnproved: "the secret was replaced since this account was linked, so it has to be linked again",
-	ownerWeak:     "this account was linked by a sign-in that may not approve, so it has to be linked again",
-	ownerMachine:  "this account is linked to a machine",
+// sentence is why a member who has linked an account counts for nothing; empty for what is not known.
+func (o ownership) sentence() string {
+	switch o {
+	case ownerLeft:
+		return "the member who had linked this account has left"
+	case ownerUnproved:
+		return "the secret was replaced since this account was linked, so it has to be linked again"
+	case ownerWeak:
+		return "this account was linked by a sign-in that may not approve, so it has to be linked again"
+	case ownerMachine:
+		return "this account is linked to a machine"
+	default:
+		return ""
+	}
 }

@@ -367,14 +367,17 @@ func place(ctx context.Context, tx Tx, a core.Actor, r Report) (core.Environment
 	return e, a.MayIn(core.ActionReportCheck, e.Target(r.ApplicationID))
 }
 
-// subject is the version set that a report is about, and the proposed commit if it is about that one. Active is the rollout that is not over
-// yet; the zero value for none.
-func subject(ctx context.Context, tx Tx, a core.Actor, r Report, active core.Rollout, environment string) (set int64, proposed string, err error) {
+// subject is the version set that a report is about, and the proposed commit if it is about that one. Active is the rollout that is not
+// over yet; the zero value for none.
+func subject(
+	ctx context.Context, tx Tx, a core.Actor, r Report, active core.Rollout, environment string,
+) (set int64, proposed string, err error) {
 	switch {
 	case r.Commit != "":
 		return ofCommit(ctx, tx, r, active, environment)
 	case r.Digest != "":
-		set, err = ofArtifact(ctx, tx, r.ApplicationID, active.VersionSetID, fault.Field{Name: "/digest", Problem: "no version set of the application has"}, r.Digest)
+		absent := fault.Field{Name: "/digest", Problem: "no version set of the application has"}
+		set, err = ofArtifact(ctx, tx, r.ApplicationID, active.VersionSetID, absent, r.Digest)
 		return set, "", err
 	}
 	sets, err := tx.VersionSetsByID(ctx, a.Organization, []int64{r.VersionSetID})
@@ -419,7 +422,9 @@ func ofCommit(ctx context.Context, tx Tx, r Report, active core.Rollout, environ
 
 // notDeployed is what a commit is about that no deployment has recorded: that of the proposal by which the environment would change, or one
 // that a version set was built from.
-func notDeployed(ctx context.Context, tx Tx, r Report, active core.Rollout, environment, commit string) (set int64, proposed string, err error) {
+func notDeployed(
+	ctx context.Context, tx Tx, r Report, active core.Rollout, environment, commit string,
+) (set int64, proposed string, err error) {
 	absent := fmt.Sprintf("no deployment of the application to %q has recorded, and no version set was built from", environment)
 	if active.ID != 0 {
 		head, err := tx.ProposedCommit(ctx, active.ID, r.EnvironmentID)

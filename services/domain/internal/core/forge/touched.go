@@ -34,7 +34,8 @@ func (u *UseCases) readPlaces(ctx context.Context, organization int64) (Worked, 
 	return w, true, nil
 }
 
-// targets are those of a repository, of applications that plans are about, in the order of their names. What is beyond mostPlaces is left out.
+// targets are those of a repository, of applications that plans are about, in the order of their names. What is beyond mostPlaces is left
+// out.
 func (u *UseCases) targets(ctx context.Context, tx Tx, repository string) ([]target, error) {
 	places, err := tx.ForgePlaces(ctx, repository, withoutPort(repository), mostPlaces)
 	var all []target
@@ -49,8 +50,8 @@ func (u *UseCases) targets(ctx context.Context, tx Tx, repository string) ([]tar
 	return all, err
 }
 
-// touched are the targets that a change may touch, first those whose own files it changes. If not all of its files are known, that is all of
-// its branch.
+// touched are the targets that a change may touch, first those whose own files it changes. If not all of its files are known, that is all
+// of its branch.
 func touched(all []target, r reading) []target {
 	all = slices.DeleteFunc(slices.Clone(all), func(t target) bool { return t.Branch != r.Into })
 	wanted := map[string]bool{}
@@ -108,8 +109,8 @@ func (r rendered) matters() bool {
 	return len(r.Resources) > 0 || r.Why != r.Before
 }
 
-// withTargets is a reading with what is to be shown of overlays and charts: of the rendered ones those of applications that plans are about,
-// and how many others of those that the change may touch there are. Where nothing is to be shown, as of a fork, there are none.
+// withTargets is a reading with what is to be shown of overlays and charts: of the rendered ones those of applications that plans are
+// about, and how many others of those that the change may touch there are. Where nothing is to be shown, as of a fork, there are none.
 func (r reading) withTargets(all []target) reading {
 	read := r.Rendered
 	r.Rendered, r.Withheld, r.Broken, r.Unrendered = nil, nil, 0, 0
@@ -140,7 +141,9 @@ func (r reading) withTargets(all []target) reading {
 		at := place{t.ApplicationID, t.Environment}
 		switch {
 		case t.Not != "":
-			r.Withheld = append(r.Withheld, rendered{ApplicationID: t.ApplicationID, Environment: t.Environment, Application: t.application, Why: t.Not})
+			r.Withheld = append(r.Withheld, rendered{
+				ApplicationID: t.ApplicationID, Environment: t.Environment, Application: t.application, Why: t.Not,
+			})
 		case seen[at] > 0:
 			seen[at]--
 		default:

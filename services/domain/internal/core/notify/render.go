@@ -233,7 +233,8 @@ func latestAdvance(all []core.Notification) (lasting []core.Notification, latest
 // question.
 func current(lasting []core.Notification, latest *core.Notification) core.Notification {
 	i := len(lasting) - 1
-	for ; i >= 0 && lasting[i].Moment.IsStep(); i-- {
+	for i >= 0 && lasting[i].Moment.IsStep() {
+		i--
 	}
 	if latest == nil && i < len(lasting)-1 {
 		latest = &lasting[len(lasting)-1]

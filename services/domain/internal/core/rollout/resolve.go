@@ -428,7 +428,7 @@ func (t *tree) mayRejectAtForge(ctx context.Context, gate string, p core.ForgePr
 // mayAnswer reports whether a member may answer an open gate that way, by the rules of the console.
 func (t *tree) mayAnswer(ctx context.Context, a core.Actor, action core.Action, gate string) (bool, error) {
 	if a.MaySomewhere(action) != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // who may not is an answer
 	}
 	s, err := t.standing(ctx)
 	if err != nil {
@@ -535,7 +535,7 @@ func (t *tree) mayApproveAtForge(ctx context.Context, g core.Gate, p core.ForgeP
 	case err != nil || may:
 		return a, "", err
 	case a.MaySomewhere(core.ActionApproveGate) != nil:
-		return a, "this member may not approve rollouts", nil
+		return a, "this member may not approve rollouts", nil //nolint:nilerr // who may not is an answer
 	case g.Requester == a.Principal() && !g.RequesterMayApprove:
 		return a, "who has asked for the rollout may not approve it", nil
 	case slices.ContainsFunc(g.Approvals, func(one core.GateApproval) bool { return one.Principal == a.Principal() }):

@@ -3,8 +3,8 @@ package activity
 import "context"
 
 // Renderer makes manifests of what tools for Kubernetes read. It fetches nothing: all content is in the request. The error is Invalid for
-// content that cannot be rendered, with the tool's reason, and Refused for content that takes more memory or time than it may. It is Unavailable while
-// the machine is too busy.
+// content that cannot be rendered, with the tool's reason, and Refused for content that takes more memory or time than it may. It is
+// Unavailable while the machine is too busy.
 type Renderer interface {
 	Kustomize(ctx context.Context, r KustomizeRequest) (Rendered, error)
 	Helm(ctx context.Context, r HelmRequest) (Rendered, error)
