@@ -98,6 +98,7 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	if err != nil {
 		return book.Token{}, fault.Because(err, fault.Internal, "encode a request for a token")
 	}
+	//nolint:gosec,nolintlint // the transport decides (D41); gosec does not find it every time
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return book.Token{}, fault.New(fault.Invalid, "the API address of the credential %q cannot be used", c.Name)
@@ -106,7 +107,7 @@ func (a *apps) issue(ctx context.Context, c *Credential, key string, repository 
 	request.Header.Set("Accept", "application/vnd.github+json")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-GitHub-Api-Version", "2022-11-28")
-	answer, err := a.client.Do(request)
+	answer, err := a.client.Do(request) //nolint:gosec,nolintlint // see above
 	if err != nil {
 		if fault.Is(err, fault.Denied) { // by the rules about where a program may go
 			return book.Token{}, fault.Because(err, fault.Refused, "the API of the credential %q may not be reached: %s", c.Name, fault.Public(err))
