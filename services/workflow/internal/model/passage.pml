@@ -269,7 +269,8 @@ end:    do
 }
 
 /* Those who are asked, one after the other. What the program has requested for itself takes one of them.
- * @calls domain/internal/core/rollout UseCases.resolve: change OpenGate requestRow Record answer decide
+ * @calls domain/internal/core/rollout UseCases.resolve: change OpenGate agree decide
+ * @calls domain/internal/core/rollout UseCases.agree: requestRow Record answer
  * @calls domain/internal/core/rollout UseCases.change: lockTree standing Refuses
  * @calls domain/internal/core/rollout UseCases.answer: Announce cancel
  */
