@@ -219,6 +219,23 @@ func TestAPipelineThatWasReplacedIsReadAgain(t *testing.T) {
 	}, []any{0, 1})
 }
 
+// R4-27, D60: a pipeline that says what cannot be stored keeps nothing of its organization waiting: the environment is counted.
+func TestAPipelineThatCannotBeStoredStopsNothing(t *testing.T) {
+	t.Parallel()
+	r := rendering(t)
+	for _, config := range []string{
+		`,"repository_url":"https://git.test/shop/config","kustomize":{"path":"a\\u0000b"}`,
+		`,"repository_url":"https://git.test/shop/config","branch":"ma\\u0000in","kustomize":{"path":"a"}`,
+		`,"repository_url":"https://git.test/shop/config","kustomize":{"path":"` + strings.Repeat("a", 20_000) + `"}`,
+	} {
+		r.saves(config)
+		r.work()
+		r.want([]any{
+			r.countOf(`SELECT count(*) FROM cd_forge_unread`), r.countOf(`SELECT count(*) FROM cd_forge_places WHERE target ->> 'not' <> ''`),
+		}, []any{0, 1})
+	}
+}
+
 // R4-27, D60: what the configuration gives to templates is rendered for nobody who sees a pull request; texts for people render nothing.
 func TestValuesAreNotRendered(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"bytes"
 	"encoding/json"
 	"path"
 	"slices"
@@ -55,6 +56,7 @@ const (
 	hasCredential = "its chart needs a credential"
 	hasSettings   = "its configuration has settings that templates see"
 	isTooLong     = "its configuration is too long"
+	hasNUL        = "its configuration has a NUL character, which cannot be stored"
 )
 
 // target is an overlay or a chart that an environment is deployed from.
@@ -225,8 +227,16 @@ func (u *UseCases) placesOf(definition json.RawMessage) (all []Place) {
 				t.Branch = "main"
 			}
 			text, err := json.Marshal(t)
-			if err == nil && len(text) > mostTargetSize { // the paths are part of it
-				text, err = json.Marshal(target{Branch: cut(t.Branch, maxLine), Near: []string{""}, Under: []string{""}, Not: isTooLong})
+			not := ""
+			switch { // the paths are part of it
+			case len(text) > mostTargetSize:
+				not = isTooLong
+			case bytes.Contains(text, []byte(`\u0000`)):
+				not = hasNUL
+			}
+			if not != "" {
+				branch := cut(strings.ReplaceAll(t.Branch, "\x00", ""), maxLine)
+				text, err = json.Marshal(target{Branch: branch, Near: []string{""}, Under: []string{""}, Not: not})
 			}
 			if err == nil {
 				all = append(all, Place{Environment: step.Environment, Repository: name, SSH: ssh, Target: text})
