@@ -63,6 +63,11 @@ func TestAStatusMayNameTheProposedCommit(t *testing.T) {
 	entered(true)
 	_, err := c.rollouts.CancelRollout(t.Context(), user(), r.ID, "")
 	c.ok(err)
+	all, err := c.view.CheckReports(t.Context(), org, []int64{c.set.ID})
+	c.ok(err)
+	c.want(slices.ContainsFunc(all[c.set.ID], func(one core.CheckReport) bool { // how the check stood is still shown
+		return one.ProposedCommit == again && one.Phase == core.CheckSuccess
+	}), true)
 
 	before := len(c.granted())
 	second := reach()

@@ -165,8 +165,8 @@ type CheckReport struct {
 	Asks bool
 	// Environments are the phases of environments by name, if the program has found them out together; empty if it has not.
 	Environments map[string]CheckPhase
-	// ProposedCommit is the commit of a proposal that it is about, and counts no longer than that is the one that would be merged; empty for
-	// one about the version set.
+	// ProposedCommit is the commit of a proposal that it is about: it counts while that commit is the one that would be merged. Empty for one
+	// about the version set.
 	ProposedCommit string
 }
 

@@ -193,7 +193,7 @@ func (p GateProposal) Uncounted() bool {
 	return p.Status == ProposedMerged && p.Number != 0 && !p.Answered
 }
 
-// MergeNote says why a merge of the proposal by hand is no approval; empty where there is nothing to say.
+// MergeNote says why a merge of the proposal by hand is no approval; empty if it is one, or was not looked at yet.
 func (g Gate) MergeNote() string {
 	switch p := g.Proposal; {
 	case p.EnvironmentID == 0:

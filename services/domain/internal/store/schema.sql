@@ -4603,6 +4603,19 @@ END $function$;
 COMMENT ON FUNCTION cd_good_agent_keys IS
     'The connections of all agents are compared with their keys at once, so that those with a key that has ended are cut off.';
 
+CREATE OR REPLACE FUNCTION cd_is_proposed(organization bigint, environment bigint, version_set bigint, commit text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT EXISTS (
+        SELECT FROM cd_rollout_proposals p
+        WHERE p.organization_id = organization AND p.environment_id = environment AND p.head = commit AND p.rollout_id = (
+            SELECT r.id FROM cd_rollouts r WHERE r.organization_id = organization AND r.version_set_id = version_set ORDER BY r.id DESC LIMIT 1))
+$function$;
+COMMENT ON FUNCTION cd_is_proposed IS
+    'Whether a commit is what the newest rollout of a version set has proposed last for an environment.';
+
 CREATE OR REPLACE FUNCTION cd_journal_health()
  RETURNS TABLE(problems bigint, oldest_check timestamp with time zone)
  LANGUAGE plpgsql

@@ -110,7 +110,7 @@ func checkRendered(args map[string]any) []fault.Field {
 	return wrong
 }
 
-// side is what an overlay or a chart makes of a commit, or the problem because of which there is nothing.
+// side is what an overlay or a chart makes of a commit, or why it makes nothing.
 type side struct {
 	content, problem string
 	// unknown is whether the problem does not say what is in the commit.

@@ -248,7 +248,7 @@ func (u *UseCases) lookAtPull(ctx context.Context, organization int64, p Pull) (
 		if !gone && run.State == handoff.WorkflowCompleted {
 			o = read(run.Status)
 		}
-		// What becomes of rendering keeps the plan from nobody.
+		// The plan is written whatever becomes of the rendering.
 		if before := p.readBefore(); before != nil && len(p.Reading) == 0 && (gone || endedUnread(run, o, u.clock.Now())) {
 			p.Reading, unrendered = before, true
 		}

@@ -67,24 +67,15 @@ SELECT cd_forget_statuses(@latest::bigint)::bigint;
 -- name: LatestCheckStatuses :many
 -- Of version sets, the latest for each environment, key and reporter. One about a commit that is not the proposed one any more is none.
 SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) * FROM cd_check_statuses s
-WHERE s.organization_id = @organization_id AND s.version_set_id = ANY(@ids::bigint[]) AND (s.proposed_commit = '' OR EXISTS (
-    SELECT FROM cd_rollouts r
-    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
-    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
-      AND r.state IN ('pending', 'in_progress', 'paused')
-))
+WHERE s.organization_id = @organization_id AND s.version_set_id = ANY(@ids::bigint[])
+  AND (s.proposed_commit = '' OR cd_is_proposed(s.organization_id, s.environment_id, s.version_set_id, s.proposed_commit))
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC;
 
 -- name: LatestStatusesOfCheck :many
 -- Of one subject and key, the latest of each reporter. One about a commit that is not the proposed one any more is none.
 SELECT DISTINCT ON (principal_type, principal_id) * FROM cd_check_statuses s
 WHERE s.organization_id = @organization_id AND s.version_set_id = @version_set_id AND s.environment_id = @environment_id AND s.key = @key
-  AND (s.proposed_commit = '' OR EXISTS (
-    SELECT FROM cd_rollouts r
-    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
-    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
-      AND r.state IN ('pending', 'in_progress', 'paused')
-))
+  AND (s.proposed_commit = '' OR cd_is_proposed(s.organization_id, s.environment_id, s.version_set_id, s.proposed_commit))
 ORDER BY principal_type, principal_id, id DESC;
 
 -- name: VersionSetOfCommit :many

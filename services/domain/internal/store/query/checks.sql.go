@@ -371,12 +371,8 @@ func (q *Queries) InsertRolloutCheck(ctx context.Context, arg InsertRolloutCheck
 
 const latestCheckStatuses = `-- name: LatestCheckStatuses :many
 SELECT DISTINCT ON (version_set_id, environment_id, key, principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments, proposed_commit FROM cd_check_statuses s
-WHERE s.organization_id = $1 AND s.version_set_id = ANY($2::bigint[]) AND (s.proposed_commit = '' OR EXISTS (
-    SELECT FROM cd_rollouts r
-    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
-    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
-      AND r.state IN ('pending', 'in_progress', 'paused')
-))
+WHERE s.organization_id = $1 AND s.version_set_id = ANY($2::bigint[])
+  AND (s.proposed_commit = '' OR cd_is_proposed(s.organization_id, s.environment_id, s.version_set_id, s.proposed_commit))
 ORDER BY version_set_id, environment_id, key, principal_type, principal_id, id DESC
 `
 
@@ -423,12 +419,7 @@ func (q *Queries) LatestCheckStatuses(ctx context.Context, organizationID int64,
 const latestStatusesOfCheck = `-- name: LatestStatusesOfCheck :many
 SELECT DISTINCT ON (principal_type, principal_id) organization_id, id, application_id, environment_id, version_set_id, key, phase, description, link, principal_type, principal_id, principal_name, observed_at, asks, created_at, updated_at, environments, proposed_commit FROM cd_check_statuses s
 WHERE s.organization_id = $1 AND s.version_set_id = $2 AND s.environment_id = $3 AND s.key = $4
-  AND (s.proposed_commit = '' OR EXISTS (
-    SELECT FROM cd_rollouts r
-    JOIN cd_rollout_proposals p ON p.organization_id = r.organization_id AND p.rollout_id = r.id AND p.environment_id = s.environment_id AND p.head = s.proposed_commit
-    WHERE r.organization_id = s.organization_id AND r.application_id = s.application_id AND r.version_set_id = s.version_set_id
-      AND r.state IN ('pending', 'in_progress', 'paused')
-))
+  AND (s.proposed_commit = '' OR cd_is_proposed(s.organization_id, s.environment_id, s.version_set_id, s.proposed_commit))
 ORDER BY principal_type, principal_id, id DESC
 `
 
