@@ -6,8 +6,8 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"testing"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
