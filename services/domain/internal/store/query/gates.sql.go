@@ -225,14 +225,19 @@ SELECT q.id AS request_id, q.rollout_id, q.gate_id, q.reason, q.created_at,
        c.principal_type AS requester_type, c.principal_id AS requester_id, answers.approvals,
        COALESCE(p.environment_id, 0)::bigint AS proposal_environment_id, COALESCE(p.number, 0)::bigint AS proposal_number,
        COALESCE(p.state, '')::text AS proposal_state, COALESCE(p.answered, false)::boolean AS proposal_answered, COALESCE(p.answer, '')::text AS proposal_answer
-FROM (
-    SELECT DISTINCT ON (t.rollout_id, t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
+FROM cd_rollouts r
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (t.gate_id) t.id, t.rollout_id, t.gate_id, t.reason, t.created_at
     FROM cd_rollout_transitions t
-    WHERE t.organization_id = $1 AND t.rollout_id = ANY($2::bigint[]) AND t.event = 'request_approval'
-    ORDER BY t.rollout_id, t.gate_id, t.id DESC
+    WHERE t.organization_id = $1 AND t.rollout_id = r.id AND t.event = 'request_approval'
+    ORDER BY t.gate_id, t.id DESC
 ) q
-JOIN cd_rollouts r ON r.organization_id = $1 AND r.id = q.rollout_id
-JOIN cd_rollout_transitions c ON c.organization_id = $1 AND c.rollout_id = q.rollout_id AND c.event = 'create'
+CROSS JOIN LATERAL (
+    SELECT t.principal_type, t.principal_id
+    FROM cd_rollout_transitions t
+    WHERE t.organization_id = $1 AND t.rollout_id = r.id AND t.event = 'create'
+    ORDER BY t.id LIMIT 1
+) c
 LEFT JOIN cd_rollout_gates g ON g.organization_id = $1 AND g.rollout_id = q.rollout_id AND g.gate_id = q.gate_id
 LEFT JOIN LATERAL (
     SELECT o.environment_id, o.number, o.state, o.answered_head = COALESCE(NULLIF(o.ended_head, ''), 'unknown') AS answered, o.answer
@@ -249,7 +254,7 @@ CROSS JOIN LATERAL (
     FROM cd_rollout_transitions a
     WHERE a.organization_id = $1 AND a.rollout_id = q.rollout_id AND (a.gate_id = q.gate_id OR a.event = 'abort') AND a.id > q.id
 ) answers
-WHERE r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
+WHERE r.organization_id = $1 AND r.id = ANY($2::bigint[]) AND r.state IN ('pending', 'in_progress', 'paused') AND answers.ended = 0 AND CASE WHEN g.also IS NULL THEN answers.agreed < COALESCE(g.quorum, 1) ELSE answers.completed = 0 END
 ORDER BY q.rollout_id, q.id
 `
 
@@ -279,7 +284,7 @@ type OpenGatesRow struct {
 // A gate of a rollout that is not over is open from its latest request until it is rejected, its time is over, or
 // enough different people have approved it (R38, D24), or the glass is broken. An abort leaves every gate. What was asked before there were rules has those of one person.
 // Where the rule has several requirements, the row of the approval that meets the last of them says so. The gate of an entrance has what was
-// proposed for its environment.
+// proposed for its environment. Each part is looked up by rollout: whatever is estimated, the requests and creations of other rollouts are not read.
 func (q *Queries) OpenGates(ctx context.Context, organizationID int64, ids []int64) ([]OpenGatesRow, error) {
 	rows, err := q.db.Query(ctx, openGates, organizationID, ids)
 	if err != nil {
