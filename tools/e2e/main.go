@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -217,6 +216,7 @@ func start(ctx context.Context, data, driverDir string, config cluster.Config) (
 	set = append(set,
 		"relay.allow_apply=[deployments.apps, services, configmaps, namespaces, widgets.example.com, customresourcedefinitions.apiextensions.k8s.io]",
 		"relay.allow_delete=[configmaps]", "relay.allow_logs=true",
+		`workflow.http_allow_networks=["127.0.0.1"]`, "domain.drift_every=1m",
 		"domain.driver_dir="+drivers, "workflow.driver_dir="+drivers,
 		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
 	s, err := stack.Start(ctx, stack.Config{
@@ -253,7 +253,6 @@ func argo(data string, c *cluster.Cluster) ([]string, error) {
 		return nil, fmt.Errorf("write token: %w", err)
 	}
 	return []string{
-		fmt.Sprintf("workflow.http_allow_networks=[%q]", strings.TrimPrefix(url, "http://")),
 		fmt.Sprintf("workflow.http_credentials=[{name: argo, url_prefixes: [%q], ref: %q, organizations: [1]}]", url+"/", "file:"+file),
 	}, nil
 }

@@ -96,6 +96,7 @@ func Codes() []Code {
 		{history.CodeTimeout, "There was no answer, or not the expected state, in time."},
 		{history.CodeTooLarge, "The answer is larger than a program may receive."},
 		{history.CodeUnreadable, "The answer contains what a program cannot read."},
+		{history.CodeInvalidYAML, "`parse_yaml` cannot read the text: it is no YAML, has a key twice, or is too large."},
 		{"unknown_kind", "The cluster does not have the kind."},
 		{history.CodeForbidden, "No passage of the rollout permits it, or an environment is protected; from a relay: the cluster does not permit it to the relay."},
 		{"auto_sync", "The Application is synced automatically, which a sync to a given commit would compete with."},

@@ -22,9 +22,6 @@ import (
 // grow without bound, and D45 bounds no memory.
 const maxNodes = 200_000
 
-// codeYAML is the code of what parse_yaml cannot read.
-const codeYAML = "invalid_yaml"
-
 // parseYAML(text, all=False, on_error="fail") reads one YAML document, or a list of all of them. It takes the result of
 // git.read_file as well, whose member content it then reads (D35). It is not recorded but computed at each replay, as
 // is to_yaml: a change of what they answer is a change of running programs.
@@ -53,7 +50,7 @@ func parseYAML(_ *starlark.Thread, fn *starlark.Builtin, args starlark.Tuple, kw
 	case err == nil:
 		return value, nil
 	case onError == onErrorReturn:
-		return envelope(starlark.None, &history.FunctionError{Code: codeYAML, Message: err.Error()}), nil
+		return envelope(starlark.None, &history.FunctionError{Code: history.CodeInvalidYAML, Message: err.Error()}), nil
 	default:
 		return nil, fmt.Errorf("parse_yaml: %w", err)
 	}

@@ -30,6 +30,8 @@ const (
 	CodeTooLarge = "too_large"
 	// CodeUnreadable is an answer, an event or a message that no program can read.
 	CodeUnreadable = "unreadable"
+	// CodeInvalidYAML is a text that parse_yaml cannot read.
+	CodeInvalidYAML = "invalid_yaml"
 	// CodeForbidden is a call that would change what its run may not change.
 	CodeForbidden = "forbidden"
 	// CodeLimited is an operation that would exceed a limit of the organization: retry it when others have ended, or do without.
