@@ -59,6 +59,7 @@ func AddNumbered(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 
 // AddNew is AddNumbered for events that no transaction has added before, which spares the database to look for them: an event that is
 // stored already is an error, of the constraint outbox_event_once.
+// Where a few events before it have no position, because two transactions were adding at once, it gives them theirs as well.
 func AddNew(ctx context.Context, tx pgx.Tx, events ...event.Sealed) error {
 	p, err := rows(events)
 	if err != nil || len(p.EventIds) == 0 {

@@ -65,8 +65,9 @@ func TestEventsAreNumberedAsTheyAreAdded(t *testing.T) {
 	s.addNumbered("b", "c") // a step that is repeated may add its event again
 	s.add("d")              // the sender numbers it
 	s.addNumbered("e")      // and what comes behind it
-	s.addNew("f")
 	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b", 3: "c"})
+	s.addNew("f") // or what is new, together with itself
+	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b", 3: "c", 4: "d", 5: "e", 6: "f"})
 	s.round()
 	messages := s.stream.take()
 	same(t, "message ids", ids(messages), []string{"a", "b", "c", "d", "e", "f"})
@@ -147,8 +148,8 @@ func TestPositionsHaveNoGapWithSeveralWriters(t *testing.T) {
 	same(t, "number of positions", len(placed), each*writers)
 }
 
-// While one replica gives positions, those of another do not wait for its transaction to add events: theirs get their positions from the
-// sender, behind those of what they follow (D65).
+// While one replica gives positions, those of another do not wait for its transaction to add events: theirs get their positions from who
+// adds next, or from the sender, behind those of what they follow (D65).
 func TestAReplicaAddsWithoutWaitingForAnother(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -161,10 +162,56 @@ func TestAReplicaAddsWithoutWaitingForAnother(t *testing.T) {
 	s.addNumbered("d")
 	same(t, "beside a transaction that gives positions", s.placed(), map[int]string{1: "a"})
 	s.must(held.Commit(t.Context()))
-	s.addNew("e") // it follows c and d, which have none yet
-	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b"})
+	s.addNew("e") // it follows c and d, which get theirs with it
+	same(t, "before the sender has seen them", s.placed(), map[int]string{1: "a", 2: "b", 3: "c", 4: "d", 5: "e"})
 	s.round()
 	messages := s.stream.take()
 	same(t, "message ids", ids(messages), []string{"a", "b", "c", "d", "e"})
 	same(t, "positions", positions(t, messages), []int{1, 2, 3, 4, 5})
+}
+
+// What is much, or was sent before, gets its places from the sender, and so does what follows it.
+func TestWhatIsMuchIsLeftToTheSender(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var want []string
+	for i := range 101 {
+		want = append(want, fmt.Sprintf("e-%d", i))
+	}
+	s.add(want...)
+	s.addNew("last")
+	same(t, "behind many", s.placed(), map[int]string{})
+	s.round()
+	same(t, "message ids", ids(s.stream.take()), append(want, "last"))
+
+	// As after a new epoch: what was sent is to be sent again under another place, at once.
+	_, err := s.from.Exec(t.Context(), `UPDATE outbox SET place = NULL WHERE event_id = 'last'`)
+	s.must(err)
+	s.addNew("next")
+	placed := s.placed()
+	same(t, "behind what was sent", []string{placed[102], placed[103]}, []string{"", ""})
+}
+
+// Whoever gives places, and however many add at once, each event has one as soon as nobody adds any more and one more has been added.
+func TestTheNextCommitRepairsWhatTwoAtOnceHaveLeft(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const each, writers = 20, 4
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range each {
+				s.addNew(fmt.Sprintf("e-%d-%d", w, i))
+			}
+		})
+	}
+	all.Wait()
+	s.addNew("last")
+	placed := s.placed()
+	for p := 1; p <= each*writers; p++ {
+		if placed[p] == "" {
+			t.Errorf("nothing at position %d", p)
+		}
+	}
+	same(t, "the last one", placed[each*writers+1], "last")
 }

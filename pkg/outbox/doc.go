@@ -37,7 +37,8 @@
 // after five seconds, and comes back with the connection. A sender gives the events of its lanes gapless positions (the column place), in a
 // transaction of its own that locks the lane's row, so that a position is given only to what has been committed, once, even if two senders
 // ever believe to have the lane. AddNumbered gives them in the caller's transaction, under the same lock, unless there are events of the
-// lane before that have none, or another transaction has the lane: the replicas of a service do not wait for one another to add events. The
+// lane before that have none, or another transaction has the lane: the replicas of a service do not wait for one another to add events.
+// AddNew also gives those before their places, so that the sender has to do so only where nobody adds any more. The
 // sender publishes those of a lane in the order of positions and notes when each is due again: after ResendAfter, twice as long each time,
 // up to ResendAtMost.
 //

@@ -35,16 +35,30 @@ ORDER BY added.rank;
 -- name: AddNew :exec
 -- AddNumbered for events that are new, which costs half as much: one that is stored already is an error. ranks say which of the receipted ones of its lane
 -- each is, from 1; 0 for one that gets no place. wanted and counts say how many places which lanes need.
+--
+-- What is ahead in a lane without a place, because another transaction had the lane when it was added, gets its place here as well: the next
+-- commit repairs what two at once have left, and the sender need not, whose transaction would have the lane when the next one comes. It is
+-- left to the sender where it is much, or was sent before, and where places were given since this statement began to read (the lane is not
+-- what was seen then): what it takes to have none may have one now.
 WITH wanted AS (
     SELECT unnest(sqlc.arg(wanted)::smallint[]) AS lane, unnest(sqlc.arg(counts)::bigint[]) AS events
 ), free AS (
-    SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (sqlc.arg(wanted)::smallint[])
-      AND (SELECT min(ahead.id) FROM outbox ahead WHERE ahead.lane = l.lane AND ahead.receipted AND ahead.place IS NULL) IS NULL
-    FOR NO KEY UPDATE SKIP LOCKED -- not where the sender is to give places, who could wait for ever
+    SELECT l.lane FROM outbox_lane l JOIN outbox_lane seen ON seen.lane = l.lane AND seen.epoch = l.epoch AND seen.place = l.place
+    WHERE l.lane = ANY (sqlc.arg(wanted)::smallint[]) AND (
+        SELECT count(*) <= 100 AND coalesce(max(few.attempts), 0) = 0
+        FROM (SELECT o.attempts FROM outbox o WHERE o.lane = l.lane AND o.receipted AND o.place IS NULL ORDER BY o.id LIMIT 101) AS few
+    )
+    FOR NO KEY UPDATE OF l SKIP LOCKED -- not where the sender is to give places, who could wait for ever
+), ahead AS (
+    SELECT o.id, o.lane, row_number() OVER (PARTITION BY o.lane ORDER BY o.id) AS rank
+    FROM free JOIN outbox o ON o.lane = free.lane AND o.receipted AND o.place IS NULL
 ), moved AS (
-    UPDATE outbox_lane SET place = outbox_lane.place + wanted.events FROM wanted, free
-    WHERE outbox_lane.lane = free.lane AND wanted.lane = free.lane
-    RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base
+    UPDATE outbox_lane SET place = outbox_lane.place + first.events + wanted.events
+    FROM wanted JOIN free ON free.lane = wanted.lane CROSS JOIN LATERAL (SELECT count(*) AS events FROM ahead WHERE ahead.lane = free.lane) AS first
+    WHERE outbox_lane.lane = free.lane
+    RETURNING outbox_lane.lane, outbox_lane.place - wanted.events AS base, outbox_lane.place - wanted.events - first.events AS before
+), repaired AS (
+    UPDATE outbox SET place = moved.before + ahead.rank FROM ahead JOIN moved ON moved.lane = ahead.lane WHERE outbox.id = ahead.id
 )
 INSERT INTO outbox (source, event_id, event, receipted, lane, place)
 SELECT u.source, u.event_id, u.event::json, u.rank > 0, u.lane, CASE WHEN u.rank > 0 THEN moved.base + u.rank END
