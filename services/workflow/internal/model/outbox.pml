@@ -14,6 +14,7 @@
  * @mutant NO_CLAIM assertion: without a claim a message that comes twice is applied twice
  * @mutant CLAIM_APART blocked: a claim in a transaction of its own exists when what it claimed was not applied
  * @mutant NO_CURSOR_LOCK assertion: two who number at once give one position twice
+ * @mutant LOOK_BEFORE_LOCK assertion: who gives a position to what had none before it waited for the lock gives it a second one
  * @mutant NO_RESEND blocked: what the stream has lost does not come again
  * @mutant ADD_AFTER_COMMIT blocked: an event that is added behind its commit is lost with its process
  */
@@ -52,27 +53,38 @@ byte losses = 1;                 /* a hint, a note, or all that the stream holds
 #define settled(e) (outbox[e] == ABORTED && !changed[e] || outbox[e] == GONE && applied[e] == 1)
 
 /* A transaction changes something and adds its event; it may come to nothing. The first leaves the position to the sender, the second
- * takes one itself, unless there are events before it that have none, or another has the cursor at the moment.
+ * takes one itself, unless another has the cursor at the moment. Where there is an event before it that has none, it leaves its own to the
+ * sender as well (AddNumbered), or gives that one its position, too (AddNew), unless positions were given since it began to look.
  * @go pkg/outbox Add
  * @sql pkg/outbox Add: ON CONFLICT ON CONSTRAINT outbox_event_once DO NOTHING
  * @go pkg/outbox AddNumbered
  * @sql pkg/outbox AddNumbered: UPDATE outbox_lane SET place = outbox_lane.place +
  * @sql pkg/outbox AddNumbered: ahead.receipted AND ahead.place IS NULL
  * @sql pkg/outbox AddNumbered: FOR NO KEY UPDATE SKIP LOCKED
+ * @go pkg/outbox AddNew
+ * @sql pkg/outbox AddNew: seen.epoch = l.epoch AND seen.place = l.place
+ * @sql pkg/outbox AddNew: FOR NO KEY UPDATE OF l SKIP LOCKED
+ * @sql pkg/outbox AddNew: UPDATE outbox_lane SET place = outbox_lane.place + first.events + wanted.events
  */
 proctype transaction(byte e)
 {
-    byte at;
+    byte at, ahead, before;
     if
     :: e == 1
     :: e == 2 ->
+        atomic { before = cursor; ahead = (held(1) && !position[1] -> 1 : 0) };
         if
         :: atomic { cursorLock == 0 -> cursorLock = 3 };
            if
-           :: held(1) && !position[1]
-           :: else -> at = cursor + 1
+           :: ahead -> ahead = 0
+#ifndef LOOK_BEFORE_LOCK
+           :: ahead && cursor == before -> at = cursor + 2
+#else
+           :: ahead -> at = cursor + 2
+#endif
+           :: !ahead -> at = cursor + 1
            fi
-        :: atomic { cursorLock != 0 -> skip }
+        :: atomic { cursorLock != 0 -> ahead = 0 }
         fi
     fi;
 #ifdef ADD_AFTER_COMMIT
@@ -81,10 +93,13 @@ proctype transaction(byte e)
 #endif
     atomic {
         if
-        :: true -> changed[e] = true; outbox[e] = HELD; position[e] = at; if :: at -> cursor = at :: else fi
+        :: true -> changed[e] = true; outbox[e] = HELD; position[e] = at;
+           if :: ahead -> position[1] = at - 1 :: else fi;
+           if :: at -> cursor = at :: else fi;
+           assert((position[1] -> 1 : 0) + (position[2] -> 1 : 0) == cursor)
         :: true -> outbox[e] = ABORTED
         fi;
-        at = 0;
+        at = 0; ahead = 0; before = 0;
         if :: e == 2 && cursorLock == 3 -> cursorLock = 0 :: else fi
     };
 died:
