@@ -192,7 +192,7 @@ func TestWhatIsMuchIsLeftToTheSender(t *testing.T) {
 	same(t, "behind what was sent", []string{placed[102], placed[103]}, []string{"", ""})
 }
 
-// Whoever gives places, and however many add at once, each event has one as soon as nobody adds any more and one more has been added.
+// However many transactions add events at once, those without a place have one when the next transaction has added its own.
 func TestTheNextCommitRepairsWhatTwoAtOnceHaveLeft(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

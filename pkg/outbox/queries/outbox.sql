@@ -50,8 +50,10 @@ WITH wanted AS (
     )
     FOR NO KEY UPDATE OF l SKIP LOCKED -- not where the sender is to give places, who could wait for ever
 ), ahead AS (
-    SELECT o.id, o.lane, row_number() OVER (PARTITION BY o.lane ORDER BY o.id) AS rank
-    FROM free JOIN outbox o ON o.lane = free.lane AND o.receipted AND o.place IS NULL
+    SELECT bare.id, free.lane, row_number() OVER (PARTITION BY free.lane ORDER BY bare.id) AS rank
+    FROM free CROSS JOIN LATERAL ( -- a limit, so that they are found by the lane
+        SELECT o.id FROM outbox o WHERE o.lane = free.lane AND o.receipted AND o.place IS NULL ORDER BY o.id LIMIT 100
+    ) AS bare
 ), moved AS (
     UPDATE outbox_lane SET place = outbox_lane.place + first.events + wanted.events
     FROM wanted JOIN free ON free.lane = wanted.lane CROSS JOIN LATERAL (SELECT count(*) AS events FROM ahead WHERE ahead.lane = free.lane) AS first
