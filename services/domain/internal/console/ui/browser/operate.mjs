@@ -611,6 +611,55 @@ test('a pipeline is made on the canvas, by keyboard and by dragging; the list is
   await page.finish()
 })
 
+/** The pipeline of shop as it is stored; with another one, that is saved first. */
+async function pipelineOfShop(definition) {
+  if (definition) {
+    const made = await graphql(stack, 'mutation($i: CreateFlowDefinitionInput!) { createFlowDefinition(input: $i) { errors { message } } }', { i: { application: 'shop', definition } })
+    assert.deepEqual(made.createFlowDefinition.errors, [])
+  }
+  return (await graphql(stack, '{ application(name: "shop") { flowDefinition { definition } } }')).application.flowDefinition.definition
+}
+
+for (const view of ['Canvas', 'List', 'JSON']) {
+  test(`a step that moves takes nothing else of a pipeline with it: ${view}`, async () => {
+    const before = await pipelineOfShop()
+    const whole = {
+      checks: { active: [{ kind: 'health' }], proposed: [{ key: 'change-ticket' }] },
+      deadline: { after: 86400, on_expiry: 'abort' },
+      rollback_deadline: { after: 3600 },
+      work_deadline: 7200,
+      commitMatcher: { quickSync: '^docs: ' },
+      alwaysUsePipeline: true,
+      compareManifests: true,
+      inputs: { type: 'object', properties: { region: { type: 'string', enum: ['eu', 'us'], default: 'eu' } } },
+      steps: [...before.steps, { type: 'pause', name: 'wait', duration: 5, skip_on: { paths: ['docs/**'] } }],
+    }
+    whole.steps[0] = { ...whole.steps[0], checks: { active: [{ kind: 'timer', duration: 60 }] }, deadline: { after: 7200 }, after: [{ name: 'smoke', template: 'kind: Job', skip_on: { paths: ['docs/**'] } }] }
+    assert.deepEqual(await pipelineOfShop(whole), whole)
+    const want = { ...whole, steps: [...whole.steps.slice(0, -2), ...whole.steps.slice(-2).reverse()] }
+    const page = await open(browser, stack)
+    await page.goto('/applications/shop/pipeline')
+    await page.getByText('Valid', { exact: true }).waitFor()
+    await page.getByRole('button', { name: view, exact: true }).click()
+    if (view === 'Canvas') {
+      await page.getByRole('button', { name: /^Pause.*wait/ }).focus()
+      await page.keyboard.press('Shift+ArrowLeft')
+    } else if (view === 'List') {
+      await page.getByRole('button', { name: 'Move wait up' }).click()
+    } else {
+      const text = page.getByLabel('The document')
+      assert.deepEqual(JSON.parse(await text.inputValue()), whole)
+      await text.fill(JSON.stringify(want))
+    }
+    await page.getByText('Valid', { exact: true }).waitFor()
+    await page.getByRole('button', { name: /^Save version/ }).click()
+    await page.getByRole('heading', { name: 'shop', exact: true }).waitFor()
+    assert.deepEqual(await pipelineOfShop(), want)
+    await pipelineOfShop(before)
+    await page.finish()
+  })
+}
+
 test('a pipeline with changes is not left without asking, and asks nothing once it is saved', async () => {
   const page = await open(browser, stack)
   const asked = []

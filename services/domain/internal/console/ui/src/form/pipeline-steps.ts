@@ -1,11 +1,24 @@
-// A pipeline while it is being written: steps as the document has them (pkg/flow), each with a key of its own so that it stays the
-// same step when it moves. Whatever a step has that no control shows is kept.
-import { isRecord, type Finding, type Json } from './schema'
+// A pipeline while it is being written: the document (pkg/flow) with its steps beside it, each with a key of its own so that it stays the
+// same step when it moves. Whatever the document, a step or anything in them has that no control shows is kept, in its place.
+import { isRecord, prune, validate, withDefaults, type Finding, type Json, type Schema } from './schema'
 
 export interface Step {
   key: string
   /** As in the document; a deploy step's config is what was typed, not what is sent. */
   body: Json
+  /** The config that the document had, which is sent as it is while nobody has changed it. */
+  stored?: unknown
+}
+
+export type View = 'canvas' | 'list' | 'json'
+
+export interface Draft {
+  /** The document that it began with; its steps are those below. */
+  document: Json
+  steps: Step[]
+  view: View
+  /** What was typed in the view json; null in the others. */
+  text: string | null
 }
 
 export type StepType = 'deploy' | 'approval' | 'pause' | 'analysis'
@@ -38,9 +51,16 @@ function unusedName(base: string, steps: Step[]): string {
   }
 }
 
-export function stepsOf(document: unknown): Step[] {
-  const steps = isRecord(document) && Array.isArray(document.steps) ? document.steps : []
-  return steps.map((s) => ({ key: key(), body: isRecord(s) ? s : { type: String(s) } }))
+/** Whether a value can be shown as steps: otherwise it is JSON that only its author can correct. */
+export function isPipeline(document: unknown): document is Json & { steps: Json[] } {
+  return isRecord(document) && Array.isArray(document.steps) && document.steps.every(isRecord)
+}
+
+/** A draft that begins with a document. One that cannot be shown as steps is shown as it is; none is an empty one. */
+export function draftOf(document: unknown, view: View = 'canvas'): Draft {
+  const whole = document ?? { steps: [] }
+  if (!isPipeline(whole)) return { document: {}, steps: [], view: 'json', text: textOf(whole) }
+  return { document: whole, steps: whole.steps.map((body) => ({ key: key(), body, stored: body.config })), view, text: null }
 }
 
 export const environmentOf = (step: Step): string => (step.body.type === 'deploy' && typeof step.body.environment === 'string' ? step.body.environment : '')
@@ -67,8 +87,44 @@ export function inserted(steps: Step[], at: number, step: Step): Step[] {
   return [...steps.slice(0, at), step, ...steps.slice(at)]
 }
 
-export function documentOf(steps: Step[], configOf: (step: Step) => unknown): { steps: Json[] } {
-  return { steps: steps.map((s) => (s.body.type === 'deploy' ? { ...s.body, config: configOf(s) } : s.body)) }
+type ConfigOf = (step: Step) => unknown
+
+/** The whole document, with the steps as they are now. */
+export function documentOf({ document, steps }: Pick<Draft, 'document' | 'steps'>, configOf: ConfigOf): Json {
+  return { ...document, steps: steps.map((s) => (s.body.type === 'deploy' ? { ...s.body, config: configOf(s) } : s.body)) }
+}
+
+/** A step's config as it is sent: as it was stored, or as the driver's form has it once it was changed or does not fit the form any more. */
+export function configOf(schema: Schema, step: Step): unknown {
+  const config = step.body.config ?? {}
+  if (config === step.stored && validate(schema, schema, config).length === 0) return config
+  return prune(schema, schema, withDefaults(schema, schema, config))
+}
+
+/** What a draft comes to; undefined while its text is no JSON. */
+export function writtenIn(draft: Draft, configOf: ConfigOf): unknown {
+  return draft.text === null ? documentOf(draft, configOf) : parse(draft.text)
+}
+
+/** The draft in another view. What was typed as JSON stays there until it can be shown as steps. */
+export function shownAs(draft: Draft, view: View, configOf: ConfigOf): Draft {
+  if (view === draft.view) return draft
+  const document = writtenIn(draft, configOf)
+  if (view === 'json') return { ...draft, view, text: textOf(document) }
+  if (draft.text === null) return { ...draft, view }
+  const before = documentOf(draft, configOf)
+  if (draft.text === textOf(before)) return { ...draft, view, text: null }
+  return isPipeline(document) ? draftOf(document, view) : draft
+}
+
+const textOf = (document: unknown) => JSON.stringify(document, null, 2)
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 export interface Located {

@@ -5,9 +5,9 @@ import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
-import { documentOf, environmentOf, inserted, located, moved, newDeploy, newStep, stepsOf, titleOf, type Step, type StepType } from '../form/pipeline-steps'
+import { configOf as sent, draftOf, environmentOf, inserted, isPipeline, located, moved, newDeploy, newStep, shownAs, titleOf, writtenIn, type Draft, type Step, type StepType } from '../form/pipeline-steps'
 import { useOffers } from '../form/offers'
-import { prune, type Json, type Schema, withDefaults } from '../form/schema'
+import { type Json, type Schema } from '../form/schema'
 import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
 import { Field, FormError, isMissing, Problem, sentence } from '../parts/form'
@@ -60,23 +60,22 @@ const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analys
 function Form({ app, environments, drivers, done }: FormProps) {
   const names = environments.map((e) => e.name)
   const services = app.services.map((s) => s.name)
-  const [steps, setSteps] = useState<Step[]>(() => (app.flowDefinition ? stepsOf(app.flowDefinition.definition) : names.length === 1 ? names.map((e) => newDeploy(e, services)) : []))
+  const [draft, setDraft] = useState<Draft>(() => {
+    const begun = draftOf(app.flowDefinition?.definition)
+    return app.flowDefinition || names.length !== 1 ? begun : { ...begun, steps: names.map((e) => newDeploy(e, services)) }
+  })
+  const { steps, view, text } = draft
+  const setSteps = (next: Step[]) => setDraft({ ...draft, steps: next })
   const [chosen, setChosen] = useState(steps[0]?.key ?? '')
-  const [view, setView] = useState<'canvas' | 'list'>('canvas')
-  const [text, setText] = useState<string | null>(null)
   const offers = useOffers(useMemo(() => drivers.map((d) => d.applicationEnvironmentSchema), [drivers]))
   const schemaOf = (step: Step): { schema: Schema; driver: string } => {
     const driver = environments.find((e) => e.name === environmentOf(step))?.driverBindings[0]?.driverRef ?? ''
     return { schema: (drivers.find((d) => d.ref === driver)?.applicationEnvironmentSchema ?? true) as Schema, driver }
   }
-  const configOf = (step: Step): Json => {
-    const { schema } = schemaOf(step)
-    return prune(schema, schema, withDefaults(schema, schema, step.body.config ?? {})) as Json
-  }
-  const built = documentOf(steps, configOf)
-  const parsed = text === null ? built : parse(text)
+  const configOf = (step: Step) => sent(schemaOf(step).schema, step) as Json
+  const parsed = writtenIn(draft, configOf)
   const checked = useChecked(parsed)
-  const [saved] = useState(() => JSON.stringify(built))
+  const [saved] = useState(() => JSON.stringify(parsed))
   const isSaved = useUnsaved(parsed === undefined || JSON.stringify(parsed) !== saved)
   // A field that is still to be filled in is no error before it was visited, or before saving.
   const [attempted, setAttempted] = useState(false)
@@ -138,16 +137,9 @@ function Form({ app, environments, drivers, done }: FormProps) {
             <button
               key={v}
               type="button"
-              aria-pressed={v === 'json' ? text !== null : text === null && view === v}
-              disabled={v !== 'json' && text !== null && parsed === undefined}
-              onClick={() => {
-                if (v === 'json') setText(text ?? JSON.stringify(built, null, 2))
-                else {
-                  if (text !== null) setSteps(stepsOf(parsed))
-                  setText(null)
-                  setView(v)
-                }
-              }}
+              aria-pressed={view === v}
+              disabled={v !== 'json' && text !== null && !isPipeline(parsed)}
+              onClick={() => setDraft(shownAs(draft, v, configOf))}
             >
               {v === 'canvas' ? 'Canvas' : v === 'list' ? 'List' : 'JSON'}
             </button>
@@ -163,7 +155,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
       </div>
       {text !== null ? (
         <div className="card form">
-          <Document text={text} onChange={setText} />
+          <Document text={text} onChange={(typed) => setDraft({ ...draft, text: typed })} />
           {due.map((l) => (
             <Problem key={`${l.step}${l.finding.path.join('/')}${l.finding.message}`} message={`${l.step < 0 ? '' : `Step ${l.step + 1}: `}${l.finding.path.join(' › ')}: ${l.finding.message}`} />
           ))}
@@ -250,14 +242,6 @@ function useChecked(document: unknown) {
   }, [written])
   const query = useAsk(CheckPipeline, { definition: settled === undefined ? null : JSON.parse(settled) }, { once: true, enabled: settled !== undefined })
   return { pending: settled !== written || query.isFetching, found: located(query.data?.validateFlowDefinition ?? []) }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 function Document({ text, onChange }: { text: string; onChange: (v: string) => void }) {
