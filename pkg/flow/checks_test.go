@@ -29,6 +29,31 @@ func TestTheSchemaOfChecksIsThatOfWhatIsAccepted(t *testing.T) {
 	}
 }
 
+// The schema of which forms are made is that of what is accepted, and names the check kinds that are installed.
+func TestTheSchemaOfDefinitionsIsThatOfWhatIsAccepted(t *testing.T) {
+	t.Parallel()
+	ticket := flow.Kind{Name: "ticket", Targets: []string{"proposed"}, Schema: []byte(`{"type":"object","required":["project"]}`)}
+	text, err := flow.DefinitionSchema([]flow.Kind{ticket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := schema.Compile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for checks, good := range map[string]bool{
+		`{}`: true, `{"proposed":[{"key":"a","kind":"ticket","with":{"project":"x"}}]}`: true, `{"proposed":[{"key":"a","kind":"ticket","with":{}}]}`: false,
+		`{"active":[{"key":"a","kind":"ticket"}]}`: false, `{"proposed":[{"key":"a","kind":"dance"}]}`: false,
+	} {
+		if err := s.Validate([]byte(`{"checks":` + checks + `,"steps":[{"type":"pause","duration":1}]}`)); (err == nil) != good {
+			t.Errorf("%s: the schema has %v; expected %t", checks, err, good)
+		}
+	}
+	if err := s.Validate([]byte(`{"steps":[],"dance":1}`)); err == nil {
+		t.Error("the schema accepts a pipeline without steps")
+	}
+}
+
 // R3-05, R3-17: a check of health waits for what differs if the pipeline or the step says so: a step takes nothing back.
 func TestHealthInSyncIsTheStricterOfBoth(t *testing.T) {
 	t.Parallel()

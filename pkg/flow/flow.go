@@ -275,18 +275,44 @@ type Kind struct {
 
 // ChecksSchema is the JSON Schema of what ParseChecks accepts, with the check kinds that are installed, from which forms are made.
 func ChecksSchema(kinds []Kind) (json.RawMessage, error) {
-	var whole struct {
-		Schema json.RawMessage            `json:"$schema"`
-		Defs   map[string]json.RawMessage `json:"$defs"`
+	whole, err := withKinds(kinds)
+	if err != nil {
+		return nil, err
 	}
+	text, err := json.Marshal(object{"$schema": whole["$schema"], "$defs": whole["$defs"], "$ref": "#/$defs/checks"})
+	if err != nil {
+		return nil, fmt.Errorf("write the schema of checks: %w", err)
+	}
+	return text, nil
+}
+
+// DefinitionSchema is the JSON Schema of a definition, with the check kinds that are installed, from which forms are made.
+func DefinitionSchema(kinds []Kind) (json.RawMessage, error) {
+	whole, err := withKinds(kinds)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("write the schema of definitions: %w", err)
+	}
+	return text, nil
+}
+
+// withKinds are the members of the schema of a definition, whose checks are of the built-in kinds and of those that are given.
+func withKinds(kinds []Kind) (map[string]json.RawMessage, error) {
+	var whole, defs map[string]json.RawMessage
 	if err := json.Unmarshal(schemaText, &whole); err != nil {
 		return nil, fmt.Errorf("read the flow schema: %w", err)
+	}
+	if err := json.Unmarshal(whole["$defs"], &defs); err != nil {
+		return nil, fmt.Errorf("read the definitions of the flow schema: %w", err)
 	}
 	for target, own := range map[string][]string{"active": {"timer", "health"}, "proposed": {"schedule"}} {
 		names := append([]string{"status"}, own...)
 		with := []any{
 			object{"if": isOneOf(own), "then": object{"properties": object{"with": false}}},
-			object{"if": isOneOf([]string{"status"}), "then": object{"properties": object{"with": whole.Defs["status_config"]}}},
+			object{"if": isOneOf([]string{"status"}), "then": object{"properties": object{"with": defs["status_config"]}}},
 		}
 		for _, k := range kinds {
 			if !slices.Contains(k.Targets, target) {
@@ -300,14 +326,15 @@ func ChecksSchema(kinds []Kind) (json.RawMessage, error) {
 			if err != nil {
 				return nil, fmt.Errorf("write the schema of check kinds: %w", err)
 			}
-			whole.Defs[name] = text
+			defs[name] = text
 		}
 	}
-	text, err := json.Marshal(object{"$schema": whole.Schema, "$defs": whole.Defs, "$ref": "#/$defs/checks"})
+	text, err := json.Marshal(defs)
 	if err != nil {
-		return nil, fmt.Errorf("write the schema of checks: %w", err)
+		return nil, fmt.Errorf("write the schema of check kinds: %w", err)
 	}
-	return text, nil
+	whole["$defs"] = text
+	return whole, nil
 }
 
 // object is a JSON object.

@@ -62,14 +62,24 @@ func (Flows) CheckChecks(own json.RawMessage, kinds setup.CheckKinds) error {
 
 // ChecksSchema implements setup.Flows.
 func (Flows) ChecksSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error) {
-	offered := make([]flow.Kind, len(kinds))
+	return flow.ChecksSchema(offered(kinds))
+}
+
+// DefinitionSchema implements setup.Flows.
+func (Flows) DefinitionSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error) {
+	return flow.DefinitionSchema(offered(kinds))
+}
+
+// offered are the check kinds that forms offer.
+func offered(kinds []core.InstalledCheckKind) []flow.Kind {
+	all := make([]flow.Kind, len(kinds))
 	for i, k := range kinds {
-		offered[i] = flow.Kind{Name: k.Ref, Schema: k.Schema}
+		all[i] = flow.Kind{Name: k.Ref, Schema: k.Schema}
 		for _, target := range k.Targets {
-			offered[i].Targets = append(offered[i].Targets, string(target))
+			all[i].Targets = append(all[i].Targets, string(target))
 		}
 	}
-	return flow.ChecksSchema(offered)
+	return all
 }
 
 // check is core.Flow.Check.

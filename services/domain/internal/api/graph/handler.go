@@ -122,6 +122,7 @@ type Setup interface {
 	SetChangeControl(ctx context.Context, a core.Actor, environment int64, on bool, reason string) (core.Environment, error)
 	SetDirectChanges(ctx context.Context, a core.Actor, environment int64, allowed bool, reason string) (core.Environment, error)
 	ChecksSchema() (json.RawMessage, error)
+	DefinitionSchema() (json.RawMessage, error)
 	SetEnvironmentChecks(ctx context.Context, a core.Actor, environment int64, checks json.RawMessage) (core.Environment, error)
 	SetEnvironmentApproval(ctx context.Context, a core.Actor, environment int64, n *core.EnvironmentApproval) (core.Environment, error)
 	ArchiveApplication(ctx context.Context, a core.Actor, application int64, reason string) (core.Application, error)

@@ -234,7 +234,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
 		"node": {}, "viewer": {}, "validateDriverConfig": {}, "drivers": {}, "driverOrigins": {}, "artifactSourceKinds": {},
-		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "archivedObjects": {}, "validateFlowDefinition": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
+		"artifactSenders": {}, "journalCursor": {}, "journalCheck": {}, "journalChain": {}, "recordDifferences": {}, "retention": {}, "archivedObjects": {}, "validateFlowDefinition": {}, "flowDefinitionSchema": {}, "checksSchema": {}, "checkKinds": {}, "checkPolicies": {}, "policyVocabulary": {}, "triggerKinds": {}, "notificationKinds": {},
 		"notificationChannels": {""}, "notificationRoutes": {""}, "notificationMessages": {""}, "credentials": {""}, "forgeMirrors": {""}, "forgeStatuses": {""}, "forgeHosts": {""}, "forgeHooks": {""}, "forgeReports": {""}, "forgeRefusals": {""}, "forgePulls": {""},
 		"chatAccounts": {""}, "chatAccountOfLink": {`(token: "` + f.pressed() + `")`},
 		"myNotificationChannels": {""}, "myNotifications": {""}, "myNotificationMessages": {""},

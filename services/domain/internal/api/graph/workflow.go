@@ -46,6 +46,11 @@ func (q query) Workflow(ctx context.Context, id string) (*model.Workflow, error)
 	return orNull(w, err, model.WrapWorkflow)
 }
 
+// FlowDefinitionSchema is the JSON Schema of a pipeline definition.
+func (q query) FlowDefinitionSchema(context.Context) (json.RawMessage, error) {
+	return q.domain.Setup.DefinitionSchema()
+}
+
 // ValidateFlowDefinition says what is wrong with a definition. That it is wrong is the answer, not an error.
 func (q query) ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error) {
 	problems, err := q.domain.Setup.CheckFlowDefinition(ctx, loadersOf(ctx).actor, definition)

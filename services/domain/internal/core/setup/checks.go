@@ -65,6 +65,11 @@ func (u *UseCases) ChecksSchema() (json.RawMessage, error) {
 	return u.flows.ChecksSchema(u.drivers.Now().CheckKinds())
 }
 
+// DefinitionSchema is the JSON Schema of a flow definition.
+func (u *UseCases) DefinitionSchema() (json.RawMessage, error) {
+	return u.flows.DefinitionSchema(u.drivers.Now().CheckKinds())
+}
+
 // checksState is what the journal of changes keeps of an environment's checks; nil for none.
 func checksState(checks json.RawMessage) any {
 	if checks == nil {

@@ -84,6 +84,8 @@ type Flows interface {
 	CheckChecks(checks json.RawMessage, kinds CheckKinds) error
 	// ChecksSchema is the JSON Schema of the checks of an environment, from which forms are made.
 	ChecksSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error)
+	// DefinitionSchema is the JSON Schema of a flow definition, from which forms are made.
+	DefinitionSchema(kinds []core.InstalledCheckKind) (json.RawMessage, error)
 }
 
 // Drivers are the deploy drivers of this installation, by reference.

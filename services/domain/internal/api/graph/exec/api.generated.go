@@ -198,6 +198,7 @@ type QueryResolver interface {
 	MyNotificationMessages(ctx context.Context, first int) ([]model.NotificationMessage, error)
 	Organizations(ctx context.Context, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.OrganizationConnection, error)
 	ValidateFlowDefinition(ctx context.Context, definition json.RawMessage) ([]model.ConfigProblem, error)
+	FlowDefinitionSchema(ctx context.Context) (json.RawMessage, error)
 	PlanPreview(ctx context.Context, input model.PlanPreviewInput) (model.PlanPreview, error)
 	InstallationPolicies(ctx context.Context) ([]model.InstallationPolicySet, error)
 	PolicySets(ctx context.Context) ([]model.PolicySet, error)
@@ -10936,6 +10937,29 @@ func (ec *executionContext) fieldContext_Query_validateFlowDefinition(ctx contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_flowDefinitionSchema(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_flowDefinitionSchema(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().FlowDefinitionSchema(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
+			return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_flowDefinitionSchema(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Query", field, true, true, errors.New("field of type JSON does not have child fields"))
+}
+
 func (ec *executionContext) _Query_planPreview(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14598,6 +14622,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_validateFlowDefinition(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "flowDefinitionSchema":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_flowDefinitionSchema(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}

@@ -1907,6 +1907,7 @@ type ComplexityRoot struct {
 		Environment            func(childComplexity int, name string) int
 		Environments           func(childComplexity int, first *int, after *string, last *int, before *string, name *string, tiers []core.Tier, readiness []core.Readiness, orderBy *core.Order) int
 		Feeds                  func(childComplexity int) int
+		FlowDefinitionSchema   func(childComplexity int) int
 		ForgeAccounts          func(childComplexity int) int
 		ForgeHooks             func(childComplexity int) int
 		ForgeHosts             func(childComplexity int) int
@@ -10706,6 +10707,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Feeds(childComplexity), true
+	case "Query.flowDefinitionSchema":
+		if e.ComplexityRoot.Query.FlowDefinitionSchema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.FlowDefinitionSchema(childComplexity), true
 	case "Query.forgeAccounts":
 		if e.ComplexityRoot.Query.ForgeAccounts == nil {
 			break
@@ -19157,6 +19164,8 @@ extend type Query {
   Pointers are relative to the definition: /steps/0/gates/1/weight.
   """
   validateFlowDefinition(definition: JSON!): [ConfigProblem!]!
+  "The JSON Schema of a pipeline definition, with the check kinds that are installed, from which forms are generated."
+  flowDefinitionSchema: JSON!
 }
 
 extend type Mutation {

@@ -73,8 +73,18 @@ describe('a driver that nobody has written code for', () => {
     expect(controls(render(functions, { runtime: 'managed' }))).toEqual(['runtime:select', 'public:checkbox'])
     expect(controls(render(functions, { runtime: 'container', registry: 'own', public: true }))).toEqual(['runtime:select', 'public:checkbox', 'image:text', 'registry:select', 'secret_name:text', 'domain:text'])
   })
-  test('machines: lists, depth, and JSON for what has no control', () => {
-    expect(controls(render(machines, { hosts: [{ name: 'a' }, {}] }))).toEqual(['hosts/0/name:text', 'hosts/0/spare:checkbox', 'hosts/1/name:text', 'hosts/1/spare:checkbox', 'login/user:text', 'login/port:number', 'labels:textarea', 'cycle:textarea'])
+  test('machines: lists, depth, names that people choose, and JSON for what has no control', () => {
+    expect(controls(render(machines, { hosts: [{ name: 'a' }, {}] }))).toEqual(['hosts/0/name:text', 'hosts/0/spare:checkbox', 'hosts/1/name:text', 'hosts/1/spare:checkbox', 'login/user:text', 'login/port:number', 'cycle:textarea'])
+  })
+  test('values by name: each has its name and its control, and what is wrong with it', () => {
+    const html = render(machines, { hosts: [], labels: { team: 'shop', tier: 'x' } }, [{ path: ['labels', 'tier'], message: 'Not this one.' }])
+    expect(controls(html).filter((c) => c.startsWith('labels'))).toEqual(['labels/team:text', 'labels/tier:text'])
+    expect(html).toMatch(/Name .*value="team".*>Value .*value="shop"/s)
+    expect(/<input[^>]*data-field="labels\/tier"[^>]*>/.exec(html)?.[0]).toContain('value="x"')
+    expect(html).toContain('Not this one.')
+  })
+  test('JSON shows what is wrong somewhere in it', () => {
+    expect(render(machines, { hosts: [], cycle: { a: [1] } }, [{ path: ['cycle', 'a', '0'], message: 'Not this one.' }])).toContain('a › 0: Not this one.')
   })
   test('what is wrong is shown at its field', () => {
     const html = render(machines, { hosts: [{ name: 'A' }] }, [{ path: ['hosts', '0', 'name'], message: 'No capitals.' }])

@@ -5,7 +5,7 @@ import { isRecord, resolve, typeOf, type Json, type Schema, type SchemaObject } 
 
 export const flow = JSON.parse(readFileSync('../../../../../pkg/flow/flow.json', 'utf8')) as SchemaObject
 
-const deepest = 12
+const deepest = 9
 
 /** The members that a schema knows, whatever conditions they have. */
 function members(schema: SchemaObject): Record<string, SchemaObject> {

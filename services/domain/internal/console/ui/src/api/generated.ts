@@ -2864,6 +2864,12 @@ export interface SetEnvironmentChecksVariables {
 }
 export const SetEnvironmentChecks: Operation<SetEnvironmentChecksData, SetEnvironmentChecksVariables> = { name: 'SetEnvironmentChecks', text: 'mutation SetEnvironmentChecks($input: SetEnvironmentChecksInput!) { setEnvironmentChecks(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
+export interface PipelineSchemaData {
+  flowDefinitionSchema: unknown
+}
+export type PipelineSchemaVariables = Record<string, never>
+export const PipelineSchema: Operation<PipelineSchemaData, PipelineSchemaVariables> = { name: 'PipelineSchema', text: 'query PipelineSchema { flowDefinitionSchema }' }
+
 export interface ChecksSchemaData {
   checksSchema: unknown
 }

@@ -21,6 +21,8 @@ interface NodeProps {
   path: string[]
   value: unknown
   required: boolean
+  /** In place of the words for the path: those of a map's members have names that people chose. */
+  label?: string
   onChange: (value: unknown) => void
 }
 
@@ -38,7 +40,7 @@ export function SchemaForm(props: { context: FormContext; value: unknown; onChan
 
 function Properties(props: { context: FormContext; schema: Schema; path: string[]; value: Json; onChange: (value: Json) => void }) {
   const { context, schema, path, value, onChange } = props
-  const all = fields(context.root, schema, value)
+  const all = offered(context.root, schema, value)
   const needed = choices(context.root, schema, value)
   const optional = all.filter((f) => !f.required && !needed.has(f.name))
   const node = (f: SchemaField) => (
@@ -65,10 +67,29 @@ function Properties(props: { context: FormContext; schema: Schema; path: string[
   )
 }
 
+/** The fields that leave something to decide: one with a single value that nobody needs is none. */
+function offered(root: Schema, schema: Schema, value: unknown): SchemaField[] {
+  return fields(root, schema, value).filter((f) => f.required || f.schema.const === undefined)
+}
+
+/** Whether the form shows a finding about a place: at its control, its group, or the control that has it as JSON. */
+export function showsAt(root: Schema, schema: Schema, value: unknown, [name, ...rest]: string[]): boolean {
+  if (name === undefined) return true
+  const s = resolve(root, schema)
+  if (typeof s === 'boolean') return false
+  const control = controlOf(s)
+  if (control === 'json') return true
+  if (control === 'array') return Array.isArray(value) && Number(name) < value.length && showsAt(root, s.items ?? true, value[Number(name)], rest)
+  if (control === 'map') return isRecord(value) && name in value && showsAt(root, s.additionalProperties ?? true, value[name], rest)
+  const inner = isRecord(value) ? value : {}
+  const field = control === 'object' ? offered(root, s, inner).find((f) => f.name === name) : undefined
+  return field !== undefined && showsAt(root, field.schema, inner[name], rest)
+}
+
 /** From so many on, what need not be set is folded away, below what has to be. */
 const manyOptional = 3
 
-export type Control = 'agent' | 'credential' | 'secret' | 'text' | 'code' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'json'
+export type Control = 'agent' | 'credential' | 'secret' | 'text' | 'code' | 'number' | 'checkbox' | 'select' | 'object' | 'array' | 'map' | 'json'
 
 /** The control of a node: what its widget asks for if its type can be collected that way, otherwise the type's own. */
 export function controlOf(schema: SchemaObject): Control {
@@ -80,6 +101,7 @@ export function controlOf(schema: SchemaObject): Control {
     : type === 'boolean' ? 'checkbox'
     : type === 'object' && schema.properties ? 'object'
     : type === 'array' && schema.items !== undefined ? 'array'
+    : type === 'object' && hasControl(schema.additionalProperties) ? 'map'
     : 'json'
   switch (schema.gitlabUi?.widget) {
     case 'agent_picker':
@@ -97,8 +119,12 @@ export function controlOf(schema: SchemaObject): Control {
   }
 }
 
+/** Whether the members of a map are of a kind that a form is made for. */
+const hasControl = (member: Schema | undefined): boolean => isRecord(member) && (member.$ref !== undefined || typeOf(member) !== '')
+
 function Node(props: NodeProps) {
   const control = controlOf(props.schema)
+  if (control === 'map') return <MapNode {...props} />
   if (control === 'object') return <ObjectNode {...props} />
   if (control === 'array') return <ArrayNode {...props} />
   return <Leaf {...props} control={control} />
@@ -112,6 +138,12 @@ function messagesAt(context: FormContext, path: string[]): string[] {
 }
 
 const messageAt = (context: FormContext, path: string[]): string | undefined => messagesAt(context, path)[0]
+
+/** What is wrong at a place or somewhere in it, for a control that has all of it as JSON. */
+function messageWithin(context: FormContext, path: string[]): string | undefined {
+  const inside = context.findings.find((f) => f.path.length > path.length && path.every((p, i) => f.path[i] === p))
+  return messageAt(context, path) ?? (inside && `${inside.path.slice(path.length).join(' › ')}: ${inside.message}`)
+}
 
 function ObjectNode({ context, schema, path, value, required, onChange }: NodeProps) {
   const words = wordsFor(context.driver, path)
@@ -139,42 +171,107 @@ function ObjectNode({ context, schema, path, value, required, onChange }: NodePr
 function ArrayNode({ context, schema, path, value, onChange }: NodeProps) {
   const words = wordsFor(context.driver, path)
   const items = Array.isArray(value) ? (value as unknown[]) : []
-  const itemSchema = resolve(context.root, schema.items ?? true)
+  // The controls of those behind it are made anew when one is removed: some keep a text of their own.
+  const [removed, setRemoved] = useState(0)
   const set = (index: number, next: unknown) => onChange(items.map((v, i) => (i === index ? next : v)))
+  const remove = (index: number) => {
+    setRemoved(removed + 1)
+    onChange(items.filter((_, i) => i !== index))
+  }
   return (
     <fieldset className="group">
       <legend>{words.label}</legend>
       {words.help && <p className="help">{words.help}</p>}
       <Problem message={messageAt(context, path)} />
-      {items.map((item, index) => {
-        const at = [...path, String(index)]
-        return (
-          <div className="item" key={index} role="group" aria-label={`${words.label} ${index + 1}`}>
-            {typeof itemSchema !== 'boolean' && controlOf(itemSchema) === 'object' ? (
-              <>
-                <Problem message={messageAt(context, at)} />
-                <Properties context={context} schema={itemSchema} path={at} value={isRecord(item) ? item : {}} onChange={(v) => set(index, v)} />
-              </>
-            ) : (
-              <Node context={context} schema={itemSchema === true || itemSchema === false ? {} : itemSchema} path={at} value={item} required onChange={(v) => set(index, v)} />
-            )}
-            <button type="button" className="quiet" onClick={() => onChange(items.filter((_, i) => i !== index))}>
-              Remove {index + 1}
-            </button>
-          </div>
-        )
-      })}
-      <button type="button" onClick={() => onChange([...items, blank(context.root, schema.items ?? true)])}>
+      {items.map((item, index) => (
+        <div className="item" key={`${removed}/${index}`} role="group" aria-label={`${words.label} ${index + 1}`}>
+          <Member context={context} schema={schema.items ?? true} path={[...path, String(index)]} value={item} onChange={(v) => set(index, v)} />
+          <button type="button" className="quiet" onClick={() => remove(index)}>
+            Remove {index + 1}
+          </button>
+        </div>
+      ))}
+      <button type="button" aria-label={`Add to ${words.label}`} onClick={() => onChange([...items, blank(context.root, schema.items ?? true)])}>
         Add
       </button>
     </fieldset>
   )
 }
 
-function Leaf({ context, schema, path, value, required, onChange, control }: NodeProps & { control: Control }) {
+/** One of a list or of a map; its group has the label. */
+function Member({ context, schema, path, value, label, onChange }: Omit<NodeProps, 'schema' | 'required'> & { schema: Schema }) {
+  const s = resolve(context.root, schema)
+  if (typeof s === 'boolean' || controlOf(s) !== 'object') return <Node context={context} schema={typeof s === 'boolean' ? {} : s} path={path} value={value} required {...(label === undefined ? {} : { label })} onChange={onChange} />
+  return (
+    <>
+      <Problem message={messageAt(context, path)} />
+      <Properties context={context} schema={s} path={path} value={isRecord(value) ? value : {}} onChange={onChange} />
+    </>
+  )
+}
+
+/** Values by names that people choose. */
+function MapNode({ context, schema, path, value, required, onChange }: NodeProps) {
   const words = wordsFor(context.driver, path)
+  const entries = Object.entries(isRecord(value) ? value : {})
+  const names = entries.map(([name]) => name)
+  const send = (next: Array<[string, unknown]>) => onChange(next.length === 0 && !required ? undefined : Object.fromEntries(next))
+  return (
+    <fieldset className="group">
+      <legend>{words.label}</legend>
+      {words.help && <p className="help">{words.help}</p>}
+      <Problem message={messageAt(context, path)} />
+      {entries.map(([name, one], index) => (
+        <div className="item" key={name} role="group" aria-label={`${words.label} ${index + 1}`}>
+          <NameInput name={name} others={names.filter((n) => n !== name)} onChange={(next) => send(entries.map((e, i) => (i === index ? [next, one] : e)))} />
+          <Member context={context} schema={schema.additionalProperties ?? true} path={[...path, name]} value={one} label="Value" onChange={(v) => send(entries.map((e, i) => (i === index ? [name, v ?? ''] : e)))} />
+          <button type="button" className="quiet" onClick={() => send(entries.filter((_, i) => i !== index))}>
+            Remove {name}
+          </button>
+        </div>
+      ))}
+      <button type="button" aria-label={`Add to ${words.label}`} onClick={() => send([...entries, [unusedName(names), blank(context.root, schema.additionalProperties ?? true) ?? '']])}>
+        Add
+      </button>
+    </fieldset>
+  )
+}
+
+function unusedName(names: string[]): string {
+  for (let n = 1; ; n++) if (!names.includes(`name_${n}`)) return `name_${n}`
+}
+
+/** The name of a member, which takes effect once the control is left: on the way to it, it may be that of another. */
+function NameInput({ name, others, onChange }: { name: string; others: string[]; onChange: (name: string) => void }) {
   const id = useId()
-  const message = messageAt(context, path)
+  const [typed, setTyped] = useState(name)
+  const problem = typed === '' ? 'Required.' : others.includes(typed) ? `Found ${typed}, which another has; expected a name of its own.` : undefined
+  return (
+    <Field id={id} label="Name" problem={problem}>
+      <input
+        id={id}
+        aria-describedby={`${id}-notes`}
+        aria-invalid={problem ? true : undefined}
+        type="text"
+        spellCheck={false}
+        autoComplete="off"
+        value={typed}
+        onChange={(e) => setTyped(e.target.value)}
+        onBlur={() => problem === undefined && typed !== name && onChange(typed)}
+        onKeyDown={(e) => {
+          if (e.key !== 'Enter' || problem !== undefined || typed === name) return
+          e.preventDefault()
+          onChange(typed)
+        }}
+      />
+    </Field>
+  )
+}
+
+function Leaf({ context, schema, path, value, required, label, onChange, control }: NodeProps & { control: Control }) {
+  const words = label === undefined ? wordsFor(context.driver, path) : { label }
+  const id = useId()
+  const message = control === 'json' ? messageWithin(context, path) : messageAt(context, path)
   const common = { id, 'aria-invalid': message ? true : undefined, 'aria-describedby': `${id}-notes`, 'data-field': path.join('/') }
   if (control === 'checkbox') {
     return (
@@ -187,7 +284,7 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
     <Field id={id} label={words.label} help={words.help ?? (control === 'secret' ? secretHelp : undefined)} problem={message} optional={!required}>
       {control === 'select' ? (
         <select {...common} value={(schema.enum ?? []).findIndex((o) => o === value)} onChange={(e) => onChange(schema.enum?.[Number(e.target.value)])}>
-          {!((schema.enum ?? []).includes(value) && required) && <option value={-1}>{required ? 'Choose…' : 'None'}</option>}
+          {!((schema.enum ?? []).includes(value) && required) && <option value={-1}>{required ? 'Choose…' : unset(words, schema)}</option>}
           {(schema.enum ?? []).map((option, i) => (
             <option key={i} value={i}>
               {optionWords(words, option)}
@@ -210,6 +307,9 @@ function Leaf({ context, schema, path, value, required, onChange, control }: Nod
     </Field>
   )
 }
+
+/** What an option that is not chosen means. */
+const unset = (words: ReturnType<typeof wordsFor>, schema: SchemaObject): string => (schema.default === undefined ? (words.unset ?? 'None') : `Default: ${optionWords(words, schema.default)}`)
 
 type Common = { id: string; 'aria-describedby': string; 'data-field': string }
 

@@ -5,6 +5,8 @@ interface Words {
   label: string
   help?: string
   options?: Record<string, string>
+  /** What no choice means. */
+  unset?: string
 }
 
 const catalogue: Record<string, Words> = {
@@ -170,6 +172,66 @@ const catalogue: Record<string, Words> = {
   'checks/active.kind': { label: 'Kind', options: { status: 'Reported by people and systems', timer: 'A time without a new rollout', health: 'The health of what was deployed' } },
   'checks/proposed.kind': { label: 'Kind', options: { status: 'Reported by people and systems', schedule: 'Windows of time' } },
   'checks/active.duration': { label: 'Seconds that it has to be there' },
+  'pipeline/checks': { label: 'Checks', help: 'Of a pipeline: in every environment. Of a step: in its environment, beside those of the pipeline.' },
+  'pipeline/*.active': { label: 'About what is in the environment', help: 'Green before a rollout enters the next one.' },
+  'pipeline/*.proposed': { label: 'About what would enter', help: 'Green before a rollout enters the environment.' },
+  'pipeline/*.key': { label: 'Key', help: 'What reports call it. A timer and the health have one by default.' },
+  'pipeline/*.kind': { label: 'Kind', options: { status: 'Reported by people and systems', timer: 'A time without a new rollout', health: 'The health of what was deployed', schedule: 'Windows of time' } },
+  'pipeline/checks.active.duration': { label: 'Seconds that it has to be there' },
+  'pipeline/*.in_sync': { label: 'Wait for drift, too', help: 'Until nothing differs from what was deployed.' },
+  'pipeline/*.with': { label: 'Configuration', help: 'As the kind of the check defines it.' },
+  'pipeline/*.schedule': { label: 'Windows' },
+  'pipeline/*.allow': { label: 'Open', help: 'None: always, except in those below.' },
+  'pipeline/*.exclude': { label: 'Closed', help: 'Whatever is open.' },
+  'pipeline/*.cron': { label: 'Begins at', help: 'Minute, hour, day of the month, month, day of the week, such as 0 9 * * 1-5.' },
+  'pipeline/*.time_zone': { label: 'Time zone', help: 'Such as Europe/Berlin; UTC, if left empty.' },
+  'pipeline/checks.proposed.schedule.allow.duration': { label: 'Lasts, seconds' },
+  'pipeline/checks.proposed.schedule.exclude.duration': { label: 'Lasts, seconds' },
+  'pipeline/deadline': { label: 'Deadline', help: 'Of a pipeline: for the whole rollout. Of a step: for the time in its environment. None: any time.' },
+  'pipeline/rollback_deadline': { label: 'Deadline of rollbacks', help: 'None: as that of rollouts.' },
+  'pipeline/*.after': { label: 'Seconds' },
+  'pipeline/*.on_expiry': { label: 'Then', options: { fail: 'The rollout fails', abort: 'What is being deployed goes back, and people decide' } },
+  'pipeline/*.counts_waiting': { label: 'Count the time of waiting for people' },
+  'pipeline/work_deadline': { label: 'Seconds of work in an environment', help: 'Deploying and running jobs, not waiting, where the environment has no deadline. 0: any time. Six hours, if left empty and the pipeline has no deadline.' },
+  'pipeline/commitMatcher': { label: 'Commit messages', help: 'Regular expressions (RE2) that decide about the weights of rollouts that a trigger begins.' },
+  'pipeline/commitMatcher.pipeline': { label: 'Stop at all weights if one matches' },
+  'pipeline/commitMatcher.quickSync': { label: 'Stop at no weight if all match' },
+  'pipeline/alwaysUsePipeline': { label: 'Stop at the weights also in the first rollout' },
+  'pipeline/compareManifests': { label: 'Compare manifests', help: 'A rollout that changes no image, pod template, config map or secret stops at no weight.' },
+  'pipeline/inputs': { label: 'Inputs', help: 'What a rollout is given when it begins. Not for secrets.' },
+  'pipeline/inputs.properties': { label: 'Inputs', help: 'Names have lower-case letters, digits and underscores.' },
+  'pipeline/inputs.required': { label: 'Names of those that are required' },
+  'pipeline/*.default': { label: 'Default', help: 'As JSON: texts in quotation marks.' },
+  'pipeline/*.enum': { label: 'Allowed values', help: 'A list as JSON: ["eu", "us"].' },
+  'pipeline/*.const': { label: 'The only value', help: 'As JSON: texts in quotation marks.' },
+  'pipeline/*.examples': { label: 'Examples', help: 'A list as JSON.' },
+  'pipeline/*.minLength': { label: 'Fewest characters' },
+  'pipeline/*.maxLength': { label: 'Most characters' },
+  'pipeline/*.pattern': { label: 'Regular expression', help: 'RE2; with ^ and $ it has to match all of the text.' },
+  'pipeline/*.minItems': { label: 'Fewest items' },
+  'pipeline/*.maxItems': { label: 'Most items' },
+  'pipeline/*.uniqueItems': { label: 'No item twice' },
+  'pipeline/before': { label: 'Jobs before', help: 'One after the other, before anything is deployed.' },
+  'pipeline/after': { label: 'Jobs after', help: 'Once everything is deployed and healthy. The environment is complete when they have succeeded.' },
+  'pipeline/on_failure': { label: 'Jobs on failure', help: 'All of them, once a deployment or a job of this step has failed.' },
+  'pipeline/job': { label: 'Job' },
+  'pipeline/environment': { label: 'Environment' },
+  'pipeline/*.template': { label: 'Template', help: 'A Kubernetes Job or an Argo Workflow, with expressions between {[ and ]}.' },
+  'pipeline/*.namespace': { label: 'Namespace', help: 'The one that the application is deployed to, if left empty. A job of a runbook needs one.' },
+  'pipeline/*.delimiters': { label: 'Delimiters', options: { auto: 'As the template shows', square: '{[ ]}', curly: '{{ }}' } },
+  'pipeline/*.missing_keys': { label: 'Keys that do not exist', options: { empty: 'Are empty', error: 'Are an error' } },
+  'pipeline/*.variables': { label: 'Variables', help: 'For the template, as .variables.NAME. They are not secret.' },
+  'pipeline/job.deadline': { label: 'Seconds that an attempt may take', help: 'An hour, if left empty.' },
+  'pipeline/before.deadline': { label: 'Seconds that an attempt may take', help: 'An hour, if left empty.' },
+  'pipeline/after.deadline': { label: 'Seconds that an attempt may take', help: 'An hour, if left empty.' },
+  'pipeline/on_failure.deadline': { label: 'Seconds that an attempt may take', help: 'An hour, if left empty.' },
+  'pipeline/*.retries': { label: 'Repetitions after a failure' },
+  'pipeline/*.skip_on': { label: 'Leave it out', help: 'When all that is new are commits that fit one of these lists.' },
+  'pipeline/*.commit_message_prefixes': { label: 'Messages that begin with', help: 'Of rollouts that a trigger begins.' },
+  'pipeline/*.paths': { label: 'Changed files like', help: 'Patterns from the top of the repository, such as docs/**.' },
+  'pipeline/config': { label: 'Configuration', help: 'As JSON, as the driver of the environment defines it.' },
+  'pipeline/step': { label: 'The step', help: 'As JSON: there is no form for steps of this type.' },
+  'pipeline/name': { label: 'Name' },
 }
 
 /** "cluster_agent_id" → "Cluster agent id" */
@@ -178,11 +240,12 @@ export function humanise(token: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1)
 }
 
-/** The words for a field: driver is a reference (argo-rollouts@1), path leaves indices out. */
+/** The words for a field, or for those of its name at any depth (*.name): driver is a reference (argo-rollouts@1), path leaves indices out. */
 export function wordsFor(driver: string, path: string[]): Words {
   const name = driver.split('@')[0] ?? ''
-  const known = catalogue[`${name}/${path.filter((p) => !/^\d+$/.test(p)).join('.')}`]
-  return known ?? { label: humanise(path.findLast((p) => !/^\d+$/.test(p)) ?? '') }
+  const names = path.filter((p) => !/^\d+$/.test(p))
+  const last = names.at(-1) ?? ''
+  return catalogue[`${name}/${names.join('.')}`] ?? catalogue[`${name}/*.${last}`] ?? { label: humanise(last) }
 }
 
 export function optionWords(words: Words, token: unknown): string {

@@ -21,7 +21,7 @@ export interface Draft {
   text: string | null
 }
 
-export type StepType = 'deploy' | 'approval' | 'pause' | 'analysis'
+export type StepType = 'deploy' | 'approval' | 'pause' | 'analysis' | 'job'
 
 let made = 0
 const key = () => `step-${++made}`
@@ -39,12 +39,14 @@ export function newStep(type: Exclude<StepType, 'deploy'>, steps: Step[] = []): 
       return { key: key(), body: { type, duration: 600 } }
     case 'analysis':
       return { key: key(), body: { type, config: {} } }
+    case 'job':
+      return { key: key(), body: { type, environment: environmentsBefore(steps, steps.length).at(-1) ?? '', job: { name: unusedName('job', steps), template: '' } } }
   }
 }
 
 /** A name that no step and no environment has: approval, approval-2, … The gate that it becomes is called so everywhere. */
 function unusedName(base: string, steps: Step[]): string {
-  const used = new Set(steps.flatMap((s) => [s.body.name, s.body.environment]))
+  const used = new Set(steps.flatMap((s) => [s.body.name, s.body.environment, isRecord(s.body.job) ? s.body.job.name : undefined]))
   for (let n = 1; ; n++) {
     const name = n === 1 ? base : `${base}-${n}`
     if (!used.has(name)) return name
@@ -64,6 +66,9 @@ export function draftOf(document: unknown, view: View = 'canvas'): Draft {
 }
 
 export const environmentOf = (step: Step): string => (step.body.type === 'deploy' && typeof step.body.environment === 'string' ? step.body.environment : '')
+
+/** The environments that the steps before one deploy to. */
+export const environmentsBefore = (steps: Step[], index: number): string[] => steps.slice(0, index).map(environmentOf).filter((name) => name !== '')
 
 /** What a step is called, for people. */
 export function titleOf(step: Step): string {

@@ -141,6 +141,17 @@ export function fields(root: Schema, schema: Schema, value: unknown): Field[] {
   return [...merged].flatMap(([name, property]) => (property === false ? [] : [{ name, schema: property, required: required.has(name) }]))
 }
 
+/** A form of its own for some fields of an object: those that it has as it is now, without the ones that are shown elsewhere. */
+export function partOf(root: Schema, schema: Schema, value: unknown, elsewhere: string[]): SchemaObject {
+  const shown = fields(root, schema, value).filter((f) => !elsewhere.includes(f.name))
+  return {
+    ...(typeof root === 'boolean' || root.$defs === undefined ? {} : { $defs: root.$defs }),
+    type: 'object',
+    required: shown.filter((f) => f.required).map((f) => f.name),
+    properties: Object.fromEntries(shown.map((f) => [f.name, f.schema])),
+  }
+}
+
 /** The fields of which a schema with alternatives needs some. */
 export function choices(root: Schema, schema: Schema, value: unknown): Set<string> {
   const alternatives = active(root, schema, value).flatMap((s) => (typeof s === 'boolean' ? [] : [...(s.oneOf ?? []), ...(s.anyOf ?? [])]))

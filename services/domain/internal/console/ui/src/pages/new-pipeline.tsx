@@ -3,18 +3,19 @@
 import { useEffect, useId, useMemo, useState, type FocusEvent } from 'react'
 import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
-import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
+import { ApplicationPage, CheckPipeline, CreatePipeline, Drivers, Environments, PipelineSchema, type ApplicationPageData, type DriversData, type EnvironmentFields } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
-import { configOf as sent, draftOf, environmentOf, inserted, isPipeline, located, moved, newDeploy, newStep, shownAs, titleOf, writtenIn, type Draft, type Step, type StepType } from '../form/pipeline-steps'
+import { configOf as sent, draftOf, environmentOf, environmentsBefore, inserted, isPipeline, located, moved, newDeploy, newStep, shownAs, titleOf, writtenIn, type Draft, type Step, type StepType } from '../form/pipeline-steps'
 import { useOffers } from '../form/offers'
-import { type Json, type Schema } from '../form/schema'
+import { partOf, type Json, type Schema } from '../form/schema'
+import { showsAt } from '../form/SchemaForm'
 import { byTier } from '../logic/where'
 import { announce } from '../parts/announce'
 import { Field, FormError, isMissing, Problem, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { Empty, Page, Waiting } from '../parts/page'
 import { PipelineCanvas } from '../parts/pipeline-canvas'
-import { StepForm } from '../parts/pipeline-step'
+import { Rest, StepForm } from '../parts/pipeline-step'
 import { useUnsaved } from '../parts/unsaved'
 
 export default function NewPipeline() {
@@ -32,8 +33,9 @@ export function PipelineForm({ name, done }: { name: string; done: () => void })
   const app = useAsk(ApplicationPage, { name }, { once: true })
   const environments = useAsk(Environments, { first: 200 })
   const drivers = useAsk(Drivers, {}, { once: true })
-  if (!app.data || !environments.data || !drivers.data) {
-    return <Waiting query={[app, environments, drivers].find((q) => q.error) ?? app} what="form" />
+  const schema = useAsk(PipelineSchema, {}, { once: true })
+  if (!app.data || !environments.data || !drivers.data || !schema.data) {
+    return <Waiting query={[app, environments, drivers, schema].find((q) => q.error) ?? app} what="form" />
   }
   if (!app.data.application) {
     return (
@@ -45,19 +47,20 @@ export function PipelineForm({ name, done }: { name: string; done: () => void })
     )
   }
   const known = [...environments.data.environments.nodes].sort(byTier)
-  return <Form key={app.data.application.id} app={app.data.application} environments={known} drivers={drivers.data.drivers} done={done} />
+  return <Form key={app.data.application.id} app={app.data.application} environments={known} drivers={drivers.data.drivers} pipeline={schema.data.flowDefinitionSchema as Schema} done={done} />
 }
 
 interface FormProps {
   app: NonNullable<ApplicationPageData['application']>
   environments: EnvironmentFields[]
   drivers: DriversData['drivers']
+  pipeline: Schema
   done: () => void
 }
 
-const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analysis']
+const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analysis', 'job']
 
-function Form({ app, environments, drivers, done }: FormProps) {
+function Form({ app, environments, drivers, pipeline, done }: FormProps) {
   const names = environments.map((e) => e.name)
   const services = app.services.map((s) => s.name)
   const [draft, setDraft] = useState<Draft>(() => {
@@ -85,7 +88,7 @@ function Form({ app, environments, drivers, done }: FormProps) {
     // A moment later: what is shown may move what is being clicked.
     if (field !== undefined) setTimeout(() => setVisited((before) => (before.has(field) ? before : new Set([...before, field]))), afterClick)
   }
-  const [due, todo] = split(checked.found, (l) => attempted || text !== null || !isMissing(l.finding) || (!checked.pending && visited.has(l.finding.path.slice(1).join('/'))))
+  const [due, todo] = split(checked.found, (l) => attempted || text !== null || !isMissing(l.finding) || (!checked.pending && [0, 1].some((from) => visited.has(l.finding.path.slice(from).join('/')))))
   const change = useChange(
     async () => accepted((await ask(CreatePipeline, { input: { application: app.name, definition: parsed } })).createFlowDefinition),
     () => {
@@ -118,9 +121,21 @@ function Form({ app, environments, drivers, done }: FormProps) {
   const palette = { environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
   const form = (index: number) => {
     const step = steps[index] as Step
-    return <StepForm key={step.key} step={step} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} offers={offers} onChange={(b) => edit(index, b)} />
+    const earlier = environmentsBefore(steps, index)
+    const targets = steps.some((s) => environmentOf(s) !== '') ? earlier : names
+    return <StepForm key={step.key} step={step} earlier={earlier} targets={targets} pipeline={pipeline} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} offers={offers} onChange={(b) => edit(index, b)} />
   }
   const at = steps.findIndex((s) => s.key === chosen)
+  const whole = partOf(pipeline, pipeline, draft.document, ['steps'])
+  const settings = (
+    <section className="card form" aria-labelledby="whole">
+      <h2 id="whole">The whole pipeline</h2>
+      <Rest schema={whole} body={draft.document} findings={of(-1)} folded="Checks, deadlines, inputs and weights" onChange={(document) => setDraft({ ...draft, document })} />
+      {of(-1).filter((f) => !(f.path[0]! in (whole.properties ?? {})) || !showsAt(whole, whole, draft.document, f.path)).map((f) => (
+        <Problem key={f.path.join('/') + f.message} message={sentence(f.message)} />
+      ))}
+    </section>
+  )
   return (
     <form
       className="pipeline-editor stack"
@@ -163,7 +178,6 @@ function Form({ app, environments, drivers, done }: FormProps) {
       ) : view === 'canvas' ? (
         <>
           <PipelineCanvas steps={steps} chosen={chosen} wrong={steps.map((_, i) => of(i).length)} palette={palette} onChoose={setChosen} onMove={move} onRemove={remove} onAdd={add} />
-          {of(-1).map((f) => <Problem key={f.message} message={sentence(f.message)} />)}
           {at >= 0 && (
             <section className="card form" aria-labelledby="chosen">
               <h2 id="chosen">
@@ -172,8 +186,10 @@ function Form({ app, environments, drivers, done }: FormProps) {
               {form(at)}
             </section>
           )}
+          {settings}
         </>
       ) : (
+        <>
         <ol className="step-list" aria-label="Steps, in order">
           {steps.map((s, i) => (
             <li key={s.key} className="card form">
@@ -204,6 +220,8 @@ function Form({ app, environments, drivers, done }: FormProps) {
             ))}
           </li>
         </ol>
+        {settings}
+        </>
       )}
       {environments.length === 0 && <p><Link to="/environments/new">Create an environment first</Link></p>}
       <FormError error={change.error} shown={(path) => text === null && path[0] === 'definition' && checked.found.length > 0} />

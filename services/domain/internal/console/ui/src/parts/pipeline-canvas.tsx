@@ -146,6 +146,7 @@ function Chip({ what, icon, word, onAdd }: { what: string; icon: string; word: s
 function Detail({ step: { body }, step }: { step: Step }) {
   if (body.type === 'pause') return <span className="faint">{span(Number(body.duration ?? 0) * 1000)}</span>
   if (body.type === 'approval') return <span className="faint clip">{typeof body.quorum === 'number' && body.quorum > 1 ? `${body.quorum} people` : 'one person'}{typeof body.group === 'string' && body.group ? ` of ${body.group}` : ''}</span>
+  if (body.type === 'job') return <span className="faint clip">{typeof body.environment === 'string' && body.environment ? `in ${body.environment}` : 'in no environment yet'}</span>
   if (body.type !== 'deploy' || !environmentOf(step)) return null
   const gates = (Array.isArray(body.gates) ? body.gates : []).filter(isRecord)
   return (

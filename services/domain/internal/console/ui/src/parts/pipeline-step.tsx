@@ -1,14 +1,21 @@
-// The form of one step of a pipeline. Its findings are located below the step.
+// The form of one step of a pipeline: what most pipelines have by hand, everything else from the schema of pipelines, so that no member of a
+// step is without a form. Its findings are located below the step.
 import { useId, type ReactNode } from 'react'
 import { environmentOf, type Step } from '../form/pipeline-steps'
 import type { Offers } from '../form/offers'
-import { isRecord, type Finding, type Json, type Schema } from '../form/schema'
-import { SchemaForm } from '../form/SchemaForm'
+import { isRecord, partOf, prune, type Finding, type Json, type Schema, type SchemaObject } from '../form/schema'
+import { SchemaForm, showsAt } from '../form/SchemaForm'
 import { Field, Problem, sentence } from './form'
 
 interface StepProps {
   step: Step
   environments: string[]
+  /** The environments that steps before this one deploy to. */
+  earlier: string[]
+  /** Where a job may run: the earlier environments, or in a runbook all. */
+  targets: string[]
+  /** The schema of pipelines, with the check kinds that are installed. */
+  pipeline: Schema
   schema: Schema
   driver: string
   /** What a deploy step's configuration is when it is sent. */
@@ -19,12 +26,25 @@ interface StepProps {
   onChange: (body: Json) => void
 }
 
+/** The fields of each type of step that have controls of their own here. */
+const byHand: Record<string, string[]> = {
+  deploy: ['environment', 'approval', 'gates', 'config', 'follows'],
+  pause: ['name', 'duration'],
+  approval: ['name', 'reason', 'quorum', 'group', 'requester_may_approve', 'expires_after', 'on_expiry'],
+  job: ['environment'],
+}
+
+/** The form of what is left of a step. */
+const restOf = (pipeline: Schema, body: Json) => partOf(pipeline, { $ref: '#/$defs/step' }, body, ['type', ...(byHand[String(body.type)] ?? [])])
+
 export function StepForm(props: StepProps) {
-  const { step, findings, onChange } = props
+  const { step, targets, pipeline, findings, onChange } = props
   const { body } = step
   const at = (...path: string[]) => messageAt(findings, path)
   const set = (name: string, value: unknown) => onChange({ ...body, [name]: value })
-  const shown = new Set(['', 'type'])
+  const rest = restOf(pipeline, body)
+  const unknown = !(String(body.type) in byHand) && Object.keys(rest.properties ?? {}).length === 0
+  const shown = (f: Finding) => unknown || ['', 'type'].includes(f.path.join('/')) || placed(props, f) || (f.path[0]! in (rest.properties ?? {}) && showsAt(rest, rest, body, f.path))
   return (
     <>
       <Problem message={at() ?? at('type')} />
@@ -40,28 +60,73 @@ export function StepForm(props: StepProps) {
           <Line label="Name" value={body.name} onChange={(v) => set('name', v || undefined)} problem={at('name')} optional help="What the gate is called." />
           <Rules value={body} path={[]} findings={findings} onChange={onChange} />
         </>
-      ) : (
-        <p className="help">A step of the type “{String(body.type)}” has no form here; edit it as JSON.</p>
-      )}
-      {findings.filter((f) => !placed(body, f) && !shown.has(f.path.join('/'))).map((f) => (
+      ) : body.type === 'job' ? (
+        <Choice label="Environment" value={String(body.environment ?? '')} options={targets} problem={at('environment')} onChange={(v) => set('environment', v)} />
+      ) : unknown ? (
+        <AsJson name="step" value={body} findings={findings} onChange={onChange} />
+      ) : null}
+      <Rest schema={rest} body={body} findings={findings} folded={body.type === 'deploy' ? 'Jobs, checks and deadline' : undefined} onChange={onChange} />
+      {findings.filter((f) => !shown(f)).map((f) => (
         <Problem key={f.path.join('/') + f.message} message={`${f.path.join(' › ')}: ${f.message}`} />
       ))}
     </>
   )
 }
 
-/** Whether some control shows a finding. */
-function placed(body: Json, { path }: Finding): boolean {
-  const rules = ['reason', 'quorum', 'group', 'requester_may_approve']
-  switch (body.type) {
-    case 'deploy':
-      return path[0] === 'environment' || path[0] === 'config' || (path[0] === 'approval' && rules.includes(path[1] ?? '')) || (path[0] === 'gates' && path.length > 1)
+/** What has no form: the value as JSON, and nothing beside it. */
+function AsJson({ name, value, findings, onChange }: { name: string; value: Json; findings: Finding[]; onChange: (value: Json) => void }) {
+  const root: Schema = { type: 'object', required: [name], properties: { [name]: { type: 'object' } } }
+  const mine = findings.map((f) => ({ path: [name, ...f.path], message: sentence(f.message) }))
+  return <SchemaForm context={{ root, driver: 'pipeline', findings: mine, agents: [] }} value={{ [name]: value }} onChange={(v) => isRecord(v[name]) && onChange(v[name])} />
+}
+
+interface RestProps {
+  schema: SchemaObject
+  body: Json
+  findings: Finding[]
+  /** What it is called where it is folded away; undefined where it is not. */
+  folded: string | undefined
+  onChange: (body: Json) => void
+}
+
+/** The fields of a part of a pipeline, by reflection. What the part has besides is kept. */
+export function Rest({ schema, body, findings, folded, onChange }: RestProps) {
+  const names = Object.keys(schema.properties ?? {})
+  if (names.length === 0) return null
+  const mine = findings.filter((f) => names.includes(f.path[0] ?? ''))
+  const form = (
+    <SchemaForm
+      context={{ root: schema, driver: 'pipeline', findings: mine.map((f) => ({ ...f, message: sentence(f.message) })), agents: [] }}
+      value={body}
+      onChange={(v) => onChange(prune(schema, schema, v) as Json)}
+    />
+  )
+  if (folded === undefined) return form
+  const count = names.filter((n) => body[n] !== undefined).length
+  return (
+    <details className="optional" open={mine.length > 0 || undefined}>
+      <summary>
+        {folded}
+        {count > 0 && ` (${count} set)`}
+      </summary>
+      {form}
+    </details>
+  )
+}
+
+/** Whether a control of its own, or the driver's form, shows a finding. */
+function placed({ step: { body }, schema, config }: StepProps, { path: [first = '', ...rest] }: Finding): boolean {
+  if (!byHand[String(body.type)]?.includes(first)) return false
+  const rules = byHand.approval?.includes(rest[0] ?? '') && rest[0] !== 'name'
+  switch (first) {
+    case 'config':
+      return typeof schema === 'boolean' || showsAt(schema, schema, config, rest)
     case 'approval':
-      return path.length === 1 && [...rules, 'name'].includes(path[0] ?? '')
-    case 'pause':
-      return path.length === 1 && ['name', 'duration'].includes(path[0] ?? '')
+      return rest.length === 1 && rules === true
+    case 'gates':
+      return rest.length === 1 || (rest.length === 2 && ['weight', 'soak_duration'].includes(rest[1] ?? '')) || (rest.length === 3 && rest[1] === 'approval' && byHand.approval?.includes(rest[2] ?? '') === true)
     default:
-      return false
+      return rest.length === 0
   }
 }
 
@@ -70,8 +135,7 @@ function messageAt(findings: Finding[], path: string[]): string | undefined {
   return found && sentence(found.message)
 }
 
-function Deploy({ step, environments, schema, driver, config, findings, offers, onChange }: StepProps) {
-  const id = useId()
+function Deploy({ step, environments, earlier, schema, driver, config, findings, offers, onChange }: StepProps) {
   const asksId = useId()
   const { body } = step
   const approval = isRecord(body.approval) ? body.approval : null
@@ -79,13 +143,8 @@ function Deploy({ step, environments, schema, driver, config, findings, offers, 
   const below = (name: string) => findings.filter((f) => f.path[0] === name).map((f) => ({ ...f, path: f.path.slice(1) }))
   return (
     <>
-      <Field id={id} label="Environment" problem={messageAt(findings, ['environment'])}>
-        <select id={id} aria-describedby={`${id}-notes`} value={mine} onChange={(e) => onChange({ ...body, environment: e.target.value })}>
-          {(environments.includes(mine) ? environments : [mine, ...environments]).map((e) => (
-            <option key={e}>{e}</option>
-          ))}
-        </select>
-      </Field>
+      <Choice label="Environment" value={mine} options={environments} problem={messageAt(findings, ['environment'])} onChange={(v) => onChange({ ...body, environment: v })} />
+      <Follows value={body.follows} earlier={earlier} problem={messageAt(findings, ['follows'])} onChange={(follows) => onChange({ ...body, follows })} />
       <Field id={asksId} label="An approval before it" inline>
         <input id={asksId} aria-describedby={`${asksId}-notes`} type="checkbox" checked={approval !== null} onChange={(e) => onChange({ ...body, approval: e.target.checked ? { reason: '' } : undefined })} />
       </Field>
@@ -96,14 +155,62 @@ function Deploy({ step, environments, schema, driver, config, findings, offers, 
         </fieldset>
       )}
       <Gates value={body.gates} findings={below('gates')} onChange={(gates) => onChange({ ...body, gates })} />
-      <SchemaForm context={{ root: schema, driver, findings: below('config').map((f) => ({ ...f, message: sentence(f.message) })), ...offers }} value={config} onChange={(v) => onChange({ ...body, config: v })} />
+      {typeof schema === 'boolean' ? (
+        <AsJson name="config" value={config} findings={below('config')} onChange={(v) => onChange({ ...body, config: v })} />
+      ) : (
+        <SchemaForm context={{ root: schema, driver, findings: below('config').map((f) => ({ ...f, message: sentence(f.message) })), ...offers }} value={config} onChange={(v) => onChange({ ...body, config: v })} />
+      )}
     </>
+  )
+}
+
+/** One of some names; one that is not among them stays until another is chosen. */
+function Choice({ label, value, options, problem, onChange }: { label: string; value: string; options: string[]; problem: string | undefined; onChange: (v: string) => void }) {
+  const id = useId()
+  return (
+    <Field id={id} label={label} problem={problem}>
+      <select id={id} aria-describedby={`${id}-notes`} aria-invalid={problem ? true : undefined} value={value} onChange={(e) => onChange(e.target.value)}>
+        {(options.includes(value) ? options : [value, ...options]).map((o) => (
+          <option key={o} value={o}>
+            {o || 'Choose…'}
+          </option>
+        ))}
+      </select>
+    </Field>
+  )
+}
+
+/** Which environments guard the entrance of this one: the one before, which is the default, or some, or none. */
+function Follows({ value, earlier, problem, onChange }: { value: unknown; earlier: string[]; problem: string | undefined; onChange: (v: string[] | undefined) => void }) {
+  const named = Array.isArray(value) ? (value as unknown[]).map(String) : undefined
+  if (earlier.length < 2 && named === undefined) return null
+  const before = earlier.at(-1)
+  const all = [...earlier, ...(named ?? []).filter((n) => !earlier.includes(n))]
+  return (
+    <fieldset className="group">
+      <legend>What it follows</legend>
+      <p className="help">The checks of these environments have to be green, and what was deployed there healthy, before a rollout enters this one.</p>
+      <Problem message={problem} />
+      <Tick label={before === undefined ? 'The environment before it' : `The environment before it: ${before}`} ticked={named === undefined} onChange={(on) => onChange(on ? undefined : earlier.slice(-1))} />
+      {named !== undefined && all.map((n) => <Tick key={n} label={n} ticked={named.includes(n)} onChange={(on) => onChange(on ? all.filter((o) => o === n || named.includes(o)) : named.filter((o) => o !== n))} />)}
+      {named?.length === 0 && <p className="help">None: no environment guards its entrance.</p>}
+    </fieldset>
+  )
+}
+
+function Tick({ label, ticked, onChange }: { label: string; ticked: boolean; onChange: (on: boolean) => void }) {
+  const id = useId()
+  return (
+    <Field id={id} label={label} inline>
+      <input id={id} aria-describedby={`${id}-notes`} type="checkbox" checked={ticked} onChange={(e) => onChange(e.target.checked)} />
+    </Field>
   )
 }
 
 /** Who answers: the same for a step of its own, for an environment, and for a gate. */
 function Rules({ value, path, findings, onChange }: { value: Json; path: string[]; findings: Finding[]; onChange: (value: Json) => void }) {
   const id = useId()
+  const expiryId = useId()
   const at = (name: string) => messageAt(findings, [...path, name])
   const set = (name: string, v: unknown) => onChange({ ...value, [name]: v })
   return (
@@ -123,6 +230,16 @@ function Rules({ value, path, findings, onChange }: { value: Json; path: string[
           <option value="false">does not count</option>
         </select>
       </Field>
+      <Numeral label="Expires after seconds" value={value.expires_after} onChange={(v) => onChange({ ...value, expires_after: v, ...(v === undefined ? { on_expiry: undefined } : {}) })} problem={at('expires_after')} min={1} optional help="Never, if left empty." />
+      {(value.expires_after !== undefined || value.on_expiry !== undefined) && (
+        <Field id={expiryId} label="When it has expired" problem={at('on_expiry')}>
+          <select id={expiryId} aria-describedby={`${expiryId}-notes`} value={String(value.on_expiry ?? '')} onChange={(e) => set('on_expiry', e.target.value || undefined)}>
+            <option value="">Default: it is rejected</option>
+            <option value="reject">it is rejected</option>
+            <option value="approve">it is approved</option>
+          </select>
+        </Field>
+      )}
     </>
   )
 }
@@ -145,6 +262,12 @@ function Gates({ value, findings, onChange }: { value: unknown; findings: Findin
           <button type="button" className="quiet" aria-label={`Remove gate ${i + 1}`} onClick={() => onChange(gates.filter((_, j) => j !== i))}>
             Remove
           </button>
+          {isRecord(g.approval) && (
+            <details className="optional" open={findings.some((f) => f.path[0] === String(i) && f.path[1] === 'approval') || undefined}>
+              <summary>Who approves at gate {i + 1}</summary>
+              <Rules value={g.approval} path={[String(i), 'approval']} findings={findings} onChange={(v) => set(i, { ...g, approval: v })} />
+            </details>
+          )}
         </div>
       ))}
       <button type="button" onClick={() => onChange([...gates, { weight: next() }])}>
