@@ -1,11 +1,14 @@
 // The forms of a pipeline: every member that its schema knows has one, what is wrong is said where it is, and nothing else changes.
 import { renderToStaticMarkup } from 'react-dom/server'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { draftOf, environmentsBefore, newDeploy, newStep, type Step } from '../src/form/pipeline-steps'
 import { fields, isRecord, partOf, prune, withField, type Finding, type Json, type Schema } from '../src/form/schema'
 import { Rest, StepForm } from '../src/parts/pipeline-step'
 import { machines } from './drivers'
 import { everything, flow } from './pipeline'
+
+// Forms with every field there is take a busy machine a while.
+vi.setConfig({ testTimeout: 60_000 })
 
 const nothing = () => {}
 const names = ['dev', 'staging', 'production']
@@ -38,7 +41,7 @@ describe('every member that the schema knows has a form', () => {
     const known = Object.keys(flow.properties ?? {}).filter((m) => m !== 'steps')
     expect([...fieldsOf(whole(everything()))].sort()).toEqual(known.sort())
     expect(whole({ deadline: { after: 5 }, inputs: {}, steps: [] })).toContain('The rest (2 set)')
-  }, 30_000) // more fields than any pipeline has
+  })
   test('an approval at a gate, with everything that one has', () => {
     const html = drawn({ type: 'deploy', environment: 'dev', gates: [{ weight: 5, approval: { quorum: 2, expires_after: 60 } }], config: {} })
     expect(html).toContain('Who approves at gate 1')
