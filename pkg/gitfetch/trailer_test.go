@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/gitfetch"
 )
 
-// R4-07, R4-08, R4-28: commits of rollouts, and those that an event has made, are Lockstep's own; what people write is not, nor a proposal
+// R4-07, R4-28: commits of rollouts, and those that an event has made, are Lockstep's own; what people write is not, nor a proposal
 // that no rollout has made.
 func TestOwnCommits(t *testing.T) {
 	t.Parallel()

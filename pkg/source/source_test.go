@@ -163,7 +163,7 @@ func TestKeysMeetHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
-// TestAnIgnoredFileHidesNoOther: each file is judged on its own.
+// R4-08: patterns set which files matter, and one that ignores a file is about that file only.
 func TestAnIgnoredFileHidesNoOther(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

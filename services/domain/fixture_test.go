@@ -104,9 +104,15 @@ func setupWith(t *testing.T, now clock.Clock, c Config) *fixture {
 func guarded(t *testing.T) *shop {
 	t.Helper()
 	s := newShop(t)
-	_, err := s.pool.Exec(t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
-	s.ok(err)
+	s.enforced()
 	return s
+}
+
+// enforced has the rollouts from now on be those of this release.
+func (s *shop) enforced() {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), `DROP TRIGGER earlier_release ON cd_rollouts`)
+	s.ok(err)
 }
 
 // unlike are the differences between journal and states. That nothing was let past a gate is no concern of tests whose rollouts are those

@@ -31,7 +31,14 @@ func jobStep(environment, name, namespace string) string {
 
 func newRunbooks(t *testing.T) *runbooks {
 	t.Helper()
-	b := &runbooks{shop: guarded(t)}
+	return runbooksOf(guarded(t))
+}
+
+// runbooksOf adds the runbook to a shop.
+func runbooksOf(s *shop) *runbooks {
+	t := s.t
+	t.Helper()
+	b := &runbooks{shop: s}
 	agent, _, err := b.access.RegisterAgent(t.Context(), user(), "live")
 	b.ok(err)
 	b.live, err = b.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
@@ -172,29 +179,44 @@ func TestARunbookHasAnApplicationOfItsOwn(t *testing.T) {
 	b.refusedAt(err, "/definition/steps", "found a runbook, and the application has rollouts that deploy; expected an application of its own")
 }
 
-// R4-09, D58: what was run already is run again by a schedule.
+// R4-09, D58: what was run already is run again by a schedule, at each of its times, and by an event.
 func TestAScheduledRunbook(t *testing.T) {
 	t.Parallel()
-	b := newRunbooks(t)
+	w := clocked(t) // 2027-01-15 08:00 UTC
+	w.enforced()
+	b := runbooksOf(w.shop)
 	b.ok(b.write(regionInputs, jobStep("live", "backfill", "tools")))
 	b.report(event.EnvironmentReady{EnvironmentID: b.live.ID})
-	_, err := b.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
-		ApplicationID: b.book.ID, Name: "ci", Kind: core.TriggerEvent, Config: json.RawMessage(`{"types":["run"],"inputs":{"region":"us"}}`), Enabled: true,
-	})
-	b.ok(err)
-	for n := range 2 {
-		_, err := b.triggers.SendEvent(t.Context(), user(), trigger.Event{ID: fmt.Sprint(n), Source: "ci", Type: "run"})
+	for _, n := range []trigger.NewTrigger{
+		{Name: "nightly", Kind: core.TriggerSchedule, Config: json.RawMessage(`{"cron":"0 6 * * *","inputs":{"region":"eu"}}`)},
+		{Name: "ci", Kind: core.TriggerEvent, Config: json.RawMessage(`{"types":["run"],"inputs":{"region":"us"}}`)},
+	} {
+		n.ApplicationID, n.Enabled = b.book.ID, true
+		_, err := b.triggers.PutTrigger(t.Context(), user(), n)
 		b.ok(err)
+	}
+	runs := func(region, by string) {
+		t.Helper()
 		d, _, err := b.triggers.DecideDue(t.Context())
 		b.ok(err)
 		if d.Outcome != core.TriggerBegan {
-			t.Fatalf("event %d: found %s: %s", n, d.Outcome, d.Reason)
+			t.Fatalf("found %s: %s; want that it began", d.Outcome, d.Reason)
 		}
 		r := core.Rollout{ID: d.RolloutID}
-		b.hasInputs(r, `{"count":2,"region":"us"}`)
+		b.hasInputs(r, `{"count":2,"region":"`+region+`"}`)
+		principal, why := w.created(r)
+		b.want([]string{principal, strings.SplitAfter(why, ")")[0]}, strings.Split(by, ": "))
 		b.report(event.RolloutPassageRequested{RolloutID: r.ID, GateID: "live", EnvironmentID: b.live.ID})
 		b.report(event.RolloutEnvironmentHealthy{RolloutID: r.ID, EnvironmentID: b.live.ID})
 		b.report(event.RolloutHealthy{RolloutID: r.ID})
 		b.want(b.reload(r).State, core.RolloutCompleted)
+		b.want(w.decide(), []string{})
+	}
+	for n := range 2 {
+		w.now.Advance(24 * time.Hour)
+		runs("eu", "schedule: trigger nightly (schedule)")
+		_, err := b.triggers.SendEvent(t.Context(), user(), trigger.Event{ID: fmt.Sprint(n), Source: "ci", Type: "run"})
+		b.ok(err)
+		runs("us", "policy: trigger ci (event)")
 	}
 }

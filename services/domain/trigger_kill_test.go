@@ -42,7 +42,7 @@ func TestADecisionSurvivesAKillAtEachStatement(t *testing.T) {
 	w.verifyJournal(r)
 }
 
-// R4-02, R4-21, R4-23: also a rollback, a rollout of its own, is begun once, by whichever process gets to it, and the rollout that failed
+// R4-02, R4-21: also a rollback, a rollout of its own, is begun once, by whichever process gets to it, and the rollout that failed
 // is never forgotten.
 func TestARollbackSurvivesAKillAtEachStatement(t *testing.T) {
 	long(t)

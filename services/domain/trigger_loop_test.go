@@ -91,8 +91,7 @@ func TestDriftCommitsAndChainsMakeNoLoop(t *testing.T) {
 	shop.ok(rows.Err())
 }
 
-// D58, R4-28: CI that builds each commit, and says which, has no edit made of the commit of another, by whatever trigger; the commit may be
-// D58: what Lockstep's own channels send begins nothing: a runbook whose end is reported would begin itself again.
+// D58, R4-28: what Lockstep's own channels send begins nothing: a runbook whose end is reported would begin itself again.
 func TestEventsOfLockstepAreRefused(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

@@ -219,7 +219,7 @@ func TestATriggerFeedsTheQueue(t *testing.T) {
 }
 
 // D58, R4-28: automation never undoes a rollback: it begins nothing in that environment, and edits no files for it, until a person releases
-// it, and then it does.
+// it, and then it does. A chain stops there.
 func TestAutomationNeverUndoesARollback(t *testing.T) {
 	t.Parallel()
 	w, e := withEditor(t)
@@ -248,11 +248,18 @@ func TestAutomationNeverUndoesARollback(t *testing.T) {
 		w.want(strings.Contains(line, "automation begins nothing there until the hold is released"), true)
 	}
 	w.want(len(e.order), 0)
+	blog := w.another("blog", 501)
+	w.follow("blog")
+	w.ok(blog.chain("then", `{"blocks":[{"applications":["shop"]}]}`))
+	blog.succeed(blog.rollout(blog.set))
+	lines := w.decide()
+	w.want(len(lines), 3)
+	w.want(strings.HasPrefix(lines[2], `declined: chain_1: after block 1 of 1 no block begins, for "shop" failed (rollout_3 rolled back in "staging"`), true)
 	w.trigger(core.TriggerGit, `{}`)
 	w.commit(2)
 	set := w.release(3)
 	w.want(len(w.decide()), 2)
-	w.want(w.rolloutCount(), 3)
+	w.want(w.rolloutCount(), 4)
 	machine := user()
 	machine.Type, machine.ID = core.PrincipalAgent, 7
 	_, err = w.rollouts.CreateRollout(t.Context(), machine, rollout.NewRollout{VersionSetID: set.ID})

@@ -186,7 +186,7 @@ func TestAnArtifactHasTheMessageOfItsCommit(t *testing.T) {
 	}
 }
 
-// R4-07, R4-08: commits of Lockstep itself, which have its trailers, are no artifacts, with filters or without: a rollout that commits
+// R4-07: commits of Lockstep itself, which have its trailers, are no artifacts, with filters or without: a rollout that commits
 // must not begin another one. What others commit counts, also beneath a commit of Lockstep, but only for the files that they changed.
 func TestCommitsOfLockstepAreNoArtifacts(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func (f *forge) amend(t *testing.T, message string) string {
 	return strings.TrimSpace(f.git(t, f.work, "rev-parse", "HEAD"))
 }
 
-// TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot omit files.
+// R4-08: of a commit, and of all since the one before, each file is judged on its own. TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot omit files.
 func TestAnIgnoredFileHidesNoRelevantOne(t *testing.T) {
 	t.Parallel()
 	for _, filtering := range []bool{true, false} {

@@ -40,7 +40,7 @@ func mixedShop(t *testing.T) (*world, object) {
 	return w, in
 }
 
-// D53, D25: one run goes through environments of different drivers, each by its own.
+// D53, D25, R4-23: one run goes through environments of different drivers, each by its own.
 func TestOneRunGoesThroughEnvironmentsOfSeveralDrivers(t *testing.T) {
 	t.Parallel()
 	w, in := mixedShop(t)
@@ -58,7 +58,7 @@ func TestOneRunGoesThroughEnvironmentsOfSeveralDrivers(t *testing.T) {
 		"rollout_environment.healthy environment_id=4", "rollout.healthy")
 }
 
-// D53: a failure in the environment of one driver ends the rollout before that of another is touched.
+// D53, R4-23: a failure in the environment of one driver ends the rollout before that of another is touched.
 func TestAFailureOfOneDriverStopsBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	w, in := mixedShop(t)

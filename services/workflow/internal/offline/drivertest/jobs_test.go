@@ -199,7 +199,7 @@ func TestJobsAroundADeployment(t *testing.T) {
 	}
 }
 
-// A failure at each point: what comes after it does not run, and what cleans up does, knowing why.
+// R4-23: a failure at each point: what comes after it does not run, and what cleans up does, knowing why.
 func TestJobsThatFail(t *testing.T) {
 	t.Parallel()
 	t.Run("before", func(t *testing.T) {
