@@ -108,22 +108,6 @@ func editOf(d client.TriggerDecision) string {
 	return strings.TrimSpace(journal.Human(d.Edit.State) + " " + cmp.Or(d.Edit.Link, d.Edit.CommitLink, d.Edit.Commit))
 }
 
-func (c commands) kinds() *cobra.Command {
-	return c.Asking("kinds", "List the kinds of triggers; with -o json, also the schemas of their configurations", "  lockstep trigger kinds -o json",
-		command.Exactly(0), func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			all, err := api.TriggerKinds(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return c.Print(all, func(w io.Writer) {
-				command.Row(w, "KIND", "DESCRIPTION")
-				for _, k := range all {
-					command.Row(w, journal.Human(k.Kind), k.Description)
-				}
-			})
-		})
-}
-
 func (c commands) set() *cobra.Command {
 	var kind, reason string
 	var set command.Fields

@@ -62,7 +62,7 @@ func Kinds() []Kind {
 		},
 		{
 			Kind: core.TriggerManual, Default: true,
-			Description: "People and machines begin rollouts in the console, with the command line or through the API. Rolling back is always possible.",
+			Description: "People and machines begin rollouts in the console, with the command line, from a chat or through the API. Rolling back is always possible.",
 			Schema:      object(""),
 		},
 		{
