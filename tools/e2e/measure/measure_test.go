@@ -99,7 +99,10 @@ func TestObjectsThatCostTooMuchFail(t *testing.T) {
 	t.Parallel()
 	good := Plain{Objects: 50, Calls: 250, Trips: 12, Applied: 3 * time.Second, Direct: time.Second, Took: time.Minute}
 	if err := good.Check(); err != nil {
-		t.Errorf("at the limits: %v", err)
+		t.Errorf("at the limits, and far beyond the goal: %v", err)
+	}
+	if text := good.Table(); !strings.Contains(text, "rollout 60.00 s (goal for 50: 3 s)") {
+		t.Errorf("found %q, expected the goal beside what it took", text)
 	}
 	for want, edit := range map[string]func(*Plain){
 		"found 251 requests to the API server, expected at most 250": func(p *Plain) { p.Calls++ },
