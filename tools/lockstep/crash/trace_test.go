@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
-// One trace leads from the push of an image to the rollout that has it healthy, through every service; what people do on the
-// way is linked to it; and a workflow service that is killed, and replays, records nothing twice.
+// R2-23: one trace leads from the push of an image to the rollout that has it healthy, through every service; what people do on the
+// way is linked to it, and not its parent; and a workflow service that is killed, and replays, records nothing twice.
 func TestOneTraceFromPushToHealthy(t *testing.T) {
 	t.Parallel()
 	spans := newCollector(t)

@@ -88,18 +88,18 @@ func (c *composeServer) containers(project string) []object {
 	return all
 }
 
-// serve answers a request of a program.
-func (c *composeServer) serve(args object) any {
+// serve has a server answer a request of a program, with the credential that it names.
+func (w *world) serve(server http.Handler, args object) any {
 	body, err := json.Marshal(args["json"])
 	if err != nil {
-		c.w.t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	in := httptest.NewRequestWithContext(c.w.t.Context(), args["method"].(string), args["url"].(string), bytes.NewReader(body))
-	if args["credential"] == "machine" {
-		in.Header.Set("Authorization", "Bearer machine")
+	in := httptest.NewRequestWithContext(w.t.Context(), args["method"].(string), args["url"].(string), bytes.NewReader(body))
+	if name, named := args["credential"].(string); named {
+		in.Header.Set("Authorization", "Bearer "+name)
 	}
 	out := httptest.NewRecorder()
-	c.ServeHTTP(out, in)
+	server.ServeHTTP(out, in)
 	answer := object{"status": out.Code, "ok": out.Code/100 == 2, "headers": object{}, "body": out.Body.String(), "json": nil}
 	var decoded any
 	if json.Unmarshal(out.Body.Bytes(), &decoded) == nil {
@@ -108,10 +108,10 @@ func (c *composeServer) serve(args object) any {
 	return answer
 }
 
-// composed is a shop that the driver of docs/examples/compose deploys.
-func composed(t *testing.T) *world {
+// exampleDriver is a driver of docs/examples.
+func exampleDriver(t *testing.T, name string) *driver.Bundle {
 	t.Helper()
-	files, err := driver.Files(os.DirFS(filepath.Join("..", "..", "..", "..", "..", "docs", "examples", "compose")))
+	files, err := driver.Files(os.DirFS(filepath.Join("..", "..", "..", "..", "..", "docs", "examples", name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +125,16 @@ func composed(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return bundles[0]
+}
+
+// composed is a shop that the driver of docs/examples/compose deploys.
+func composed(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
-	w.bundle = bundles[0]
+	w.bundle = exampleDriver(t, "compose")
 	w.compose = &composeServer{w: w, files: map[string]string{}, state: map[string]string{}, health: map[string]string{}}
+	w.server = w.compose
 	return w
 }
 

@@ -116,7 +116,7 @@ func (o outside) Arrived(_ time.Time, arrived history.Event) {
 func (w *world) eventFor(want history.Want) (history.Event, bool) {
 	var first history.Event
 	found := false
-	if want.Type == agent.TypeRolloutStatusChanged {
+	if want.Type == agent.TypeRolloutStatusChanged || w.argo != nil && want.Type == agent.TypeObjectChanged {
 		first, found = w.observed(want)
 	}
 	for _, e := range w.resolved {

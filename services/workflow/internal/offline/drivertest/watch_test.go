@@ -21,6 +21,9 @@ func (w *world) watch(args object) (any, *history.FunctionError) {
 	}
 	key := args["namespace"].(string) + "/" + args["name"].(string)
 	w.watches[key], _ = args["subject"].(object)
+	if args["kind"] == "Workflow" {
+		return object{"watch": key, "types": []any{agent.TypeObjectChanged}}, nil
+	}
 	return object{"watch": key, "types": []any{agent.TypeRolloutStatusChanged, agent.TypeObjectChanged}}, nil
 }
 
@@ -36,6 +39,9 @@ func (w *world) observed(want history.Want) (next history.Event, ok bool) {
 }
 
 func (w *world) observe(key string) (history.Event, bool) {
+	if w.argo != nil {
+		return w.argo.observe(w, key)
+	}
 	r := w.rollouts[key]
 	if r == nil {
 		return history.Event{}, false
@@ -65,7 +71,7 @@ func (w *world) noteWatch(text json.RawMessage) {
 		Data json.RawMessage
 	}
 	var data struct{ Watch string }
-	if json.Unmarshal(text, &e) != nil || e.Type != agent.TypeRolloutStatusChanged || json.Unmarshal(e.Data, &data) != nil {
+	if json.Unmarshal(text, &e) != nil || e.Type != agent.TypeRolloutStatusChanged && e.Type != agent.TypeObjectChanged || json.Unmarshal(e.Data, &data) != nil {
 		return
 	}
 	w.reported[data.Watch] = string(e.Data)

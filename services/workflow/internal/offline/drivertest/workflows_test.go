@@ -34,6 +34,8 @@ type argoWorkflows struct {
 	late []string
 	// stoppedAs is the phase in which a Workflow that was stopped ends: Succeeded with continueOn; Failed by default.
 	stoppedAs string
+	// silent is when watches end, with an error; zero for never.
+	silent time.Time
 	// lost are names of Workflows whose submit creates them without an answer.
 	lost map[string]bool
 }
@@ -131,6 +133,7 @@ func (a *argoWorkflows) tried(o object) object {
 func (wf *workflow) view(now time.Time) object {
 	o := maps.Clone(wf.object)
 	status := object{"phase": "Running", "progress": "0/1"}
+	stamp := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 	switch {
 	case !wf.stopped.IsZero():
 		status = object{"phase": wf.as, "message": "Stopped with strategy '" + wf.how + "'"}
@@ -139,11 +142,21 @@ func (wf *workflow) view(now time.Time) object {
 		o["spec"] = spec
 	case wf.takes > 0 && !now.Before(wf.began.Add(wf.takes)):
 		status = object{"phase": wf.ends}
+		began, ended := stamp(wf.began), stamp(wf.began.Add(wf.takes))
+		status["startedAt"], status["finishedAt"] = began, ended
+		node := func(id, kind, name, phase, from, to string) object {
+			return object{"id": id, "type": kind, "name": id, "displayName": name, "phase": phase, "startedAt": from, "finishedAt": to}
+		}
 		if wf.ends == "Succeeded" {
+			middle := stamp(wf.began.Add(wf.takes / 2))
+			status["nodes"] = object{
+				"a": node("root", "DAG", "deploy", "Succeeded", began, ended), "b": node("b", "Pod", "test", "Succeeded", middle, ended),
+				"c": node("c", "Pod", "migrate", "Succeeded", began, middle), "d": node("d", "Skipped", "roll-back", "Omitted", ended, ended),
+			}
 			status["outputs"] = object{"parameters": []any{object{"name": "url", "value": "https://shop"}}}
 		} else {
 			status["message"] = "child 'main' failed"
-			status["nodes"] = object{"n": object{"type": "Pod", "displayName": "migrate", "phase": "Failed", "message": "Error (exit code 3)"}}
+			status["nodes"] = object{"n": object{"type": "Pod", "displayName": "migrate", "phase": "Failed", "message": "Error (exit code 3)", "startedAt": began, "finishedAt": ended}}
 		}
 	}
 	o["status"] = status
@@ -327,7 +340,9 @@ func TestAWorkflowForEachDeployment(t *testing.T) {
 			if name == "server" {
 				page = "https://argo.example.com/workflows/work/deploy-api-d11"
 			}
-			for phase, want := range map[int]string{0: "Submitted", 2: "Succeeded"} {
+			// R2-28: once it has ended, with the course of its steps.
+			for phase, want := range map[int]string{0: "Submitted", 2: "Succeeded from 2026-03-25T10:00:00Z to 2026-03-25T10:00:40Z" +
+				"; migrate Succeeded from 10:00:00Z to 10:00:20Z; test Succeeded from 10:00:20Z to 10:00:40Z; roll-back Omitted from 10:00:40Z to 10:00:40Z"} {
 				if len(w.submitted) != 4 || w.submitted[phase] != (event.DeploymentSubmitted{
 					DeploymentID: 11, Name: "deploy-api-d11", Namespace: "work", URL: page, Status: want,
 				}) {

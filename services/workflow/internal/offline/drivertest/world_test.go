@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,8 @@ type world struct {
 	git *plainGit
 	// compose is a machine with Docker Compose; nil for none.
 	compose *composeServer
+	// server answers requests; nil for none.
+	server http.Handler
 	// tasks are the jobs of pipelines; nil for none.
 	tasks *cluster
 	// see edits a Rollout as it is looked at.
@@ -138,8 +141,8 @@ func (w *world) call(name string, args object) (any, *history.FunctionError) {
 			return value, err
 		}
 	}
-	if w.compose != nil && name == "http.request" {
-		return w.compose.serve(args), nil
+	if w.server != nil && name == "http.request" {
+		return w.serve(w.server, args), nil
 	}
 	if w.flux != nil {
 		if value, err, known := w.flux.call(w, name, args); known {
