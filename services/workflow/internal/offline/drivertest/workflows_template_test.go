@@ -102,3 +102,18 @@ func TestAMalformedConfigurationAtDispatch(t *testing.T) {
 		})
 	}
 }
+
+// R2-28: however many steps a Workflow has, what is shown of them has room in the event; the others are counted.
+func TestTheStepsOfALargeWorkflow(t *testing.T) {
+	t.Parallel()
+	w := argoShop(t)
+	w.argo.steps = 200
+	if failure := w.run(driver.Deploy, workflowInputs(nil)); failure != "" {
+		t.Fatal(failure)
+	}
+	status := w.submitted[2].Status
+	shown := strings.Count(status, " Succeeded from ") + strings.Count(status, " Omitted from ")
+	if len(status) > 500 || shown < 5 || !strings.HasSuffix(status, fmt.Sprintf("; %d more steps", 203-shown)) {
+		t.Errorf("found %d bytes with %d steps: %s", len(status), shown, status)
+	}
+}

@@ -34,6 +34,8 @@ type argoWorkflows struct {
 	late []string
 	// stoppedAs is the phase in which a Workflow that was stopped ends: Succeeded with continueOn; Failed by default.
 	stoppedAs string
+	// steps are how many more a Workflow has that succeeds.
+	steps int
 	// silent is when watches end, with an error; zero for never.
 	silent time.Time
 	// lost are names of Workflows whose submit creates them without an answer.
@@ -49,6 +51,7 @@ type workflow struct {
 	stopped time.Time
 	how     string
 	as      string
+	steps   int
 }
 
 const workflowTemplate = `apiVersion: argoproj.io/v1alpha1
@@ -112,7 +115,7 @@ func (a *argoWorkflows) create(w *world, o object, operation string) *workflow {
 		ends = own
 	}
 	meta["labels"].(object)["lockstep.dev/operation"] = operation
-	a.all[name] = &workflow{object: o, began: w.now, takes: pick(a.takes), ends: ends}
+	a.all[name] = &workflow{object: o, began: w.now, takes: pick(a.takes), ends: ends, steps: a.steps}
 	a.created++
 	w.record("workflow: %s", name)
 	return a.all[name]
@@ -152,6 +155,10 @@ func (wf *workflow) view(now time.Time) object {
 			status["nodes"] = object{
 				"a": node("root", "DAG", "deploy", "Succeeded", began, ended), "b": node("b", "Pod", "test", "Succeeded", middle, ended),
 				"c": node("c", "Pod", "migrate", "Succeeded", began, middle), "d": node("d", "Skipped", "roll-back", "Omitted", ended, ended),
+			}
+			for i := range wf.steps {
+				id := fmt.Sprintf("z%03d", i)
+				status["nodes"].(object)[id] = node(id, "Pod", "größe-"+id, "Succeeded", ended, ended)
 			}
 			status["outputs"] = object{"parameters": []any{object{"name": "url", "value": "https://shop"}}}
 		} else {
@@ -414,6 +421,11 @@ func TestAFailedWorkflow(t *testing.T) {
 				failure := w.run(driver.Deploy, workflowInputs(edit))
 				if !strings.Contains(failure, "migrate: Error (exit code 3)") {
 					t.Errorf("failure %q, expected the message of the step", failure)
+				}
+				if !slices.ContainsFunc(w.submitted, func(s event.DeploymentSubmitted) bool {
+					return s.DeploymentID == 11 && strings.HasPrefix(s.Status, phase+" from ") && strings.Contains(s.Status, "; migrate Failed from 10:00:00Z to ")
+				}) {
+					t.Errorf("found %+v, expected the course of the step that failed", w.submitted)
 				}
 				story := strings.Join(w.story, "\n")
 				for _, want := range []string{
