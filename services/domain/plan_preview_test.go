@@ -30,6 +30,20 @@ func (w winter) foresee(message string, paths ...string) []trigger.Touched {
 	return all
 }
 
+// begins are the triggers that would begin a rollout of a change, each with the environments that it would go to.
+func (w winter) begins(message string) []string {
+	w.t.Helper()
+	all := []string{}
+	for _, one := range w.foresee(message, "deploy/a.yaml") {
+		names := make([]string, len(one.Environments))
+		for i, e := range one.Environments {
+			names[i] = e.Environment.Name
+		}
+		all = append(all, one.Trigger.Name+": "+strings.Join(names, ", "))
+	}
+	return all
+}
+
 // needsOf are the needs of an environment, as "kind subject: detail".
 func needsOf(e rollout.ForeseenEnvironment) []string {
 	all := []string{}
@@ -85,6 +99,16 @@ func TestAChangeIsForeseen(t *testing.T) {
 	one = w.foresee("feat: x", "deploy/a.yaml")[0]
 	w.want(one.Plan.Strategy, planner.Pipeline)
 	w.want(needsOf(one.Environments[1])[0], "approval production/50: an approval at 50 % in production: half")
+
+	// Each trigger that would begin a rollout is there, with where that goes.
+	w.trigger(core.TriggerVersion, `{"until":"staging"}`)
+	w.want(w.begins("feat: x"), []string{"git: staging, production", "version: staging"})
+	w.trigger(core.TriggerGit, `{"until":"staging"}`)
+	w.trigger(core.TriggerVersion, `{}`)
+	w.want(w.begins("feat: x"), []string{"git: staging", "version: staging, production"})
+	w.trigger(core.TriggerGit, `{"until":"production"}`)
+	_, err = w.triggers.RemoveTrigger(t.Context(), user(), w.application.ID, "version", "")
+	w.ok(err)
 
 	// A freeze stops it, a policy denies it, and an approval has those who may give it.
 	w.people(1)

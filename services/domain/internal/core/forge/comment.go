@@ -239,7 +239,9 @@ func summary(r reading, all []trigger.Touched, more bool) string {
 	}
 	var parts []string
 	conditions, refused := 0, 0
+	applications := map[int64]bool{}
 	for _, t := range all {
+		applications[t.Application.ID] = true
 		parts = append(parts, fmt.Sprintf("%s (%s)", t.Application.Name, t.Plan.Strategy.Words()))
 		for _, e := range t.Environments {
 			conditions += len(e.Needs)
@@ -254,9 +256,9 @@ func summary(r reading, all []trigger.Touched, more bool) string {
 	}
 	head := line(strings.Join(parts, ", "))
 	if more || len(head)+len(tail) > shownStatus {
-		head = fmt.Sprintf("applications: %d", len(all))
+		head = fmt.Sprintf("applications: %d", len(applications))
 		if more {
-			head = fmt.Sprintf("applications: more than %d", len(all))
+			head = fmt.Sprintf("applications: more than %d", len(applications))
 		}
 	}
 	return head + tail

@@ -39,7 +39,7 @@ type Change struct {
 	SHA, Message string
 }
 
-// Touched is an application that a change would touch.
+// Touched is an application that a change would touch, and what one trigger would begin. Where several would, it is listed once for each.
 type Touched struct {
 	Application core.Application
 	// Files are those that count for it, in order: the first ones, of FileCount.
@@ -104,15 +104,22 @@ func (u *UseCases) Foresee(ctx context.Context, a core.Actor, c Change) (all []T
 	}
 	more = more || others
 	for _, touched := range applications {
-		var one Touched
+		if len(all) >= maxForeseen {
+			more = true
+			break
+		}
+		var some []Touched
 		err := u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) (err error) {
-			one, err = u.foresee(ctx, tx, a, c, name, touched)
+			some, err = u.foresee(ctx, tx, a, c, name, touched)
 			return err
 		})
 		if err != nil {
 			return nil, false, err
 		}
-		all = append(all, one)
+		all = append(all, some...)
+	}
+	if len(all) > maxForeseen {
+		all, more = all[:maxForeseen], true
 	}
 	err = u.store.In(ctx, a.Organization, func(ctx context.Context, tx Tx) error { return sortTouched(ctx, tx, a.Organization, all) })
 	return all, more, err
@@ -137,7 +144,7 @@ func sortTouched(ctx context.Context, tx Tx, organization int64, all []Touched) 
 		slices.Sort(pairs)
 		return strings.Join(pairs, ",")
 	}
-	slices.SortFunc(all, func(a, b Touched) int {
+	slices.SortStableFunc(all, func(a, b Touched) int {
 		return cmp.Or(strings.Compare(labels(a), labels(b)), strings.Compare(a.Application.Name, b.Application.Name))
 	})
 	return nil
@@ -222,16 +229,16 @@ func counting(paths []string, counts func(file string) bool) *big.Int {
 	return files
 }
 
-// foresee is Foresee for one application.
+// foresee is Foresee for one application: what each trigger that reacts would begin, or what a request would.
 func (u *UseCases) foresee(
 	ctx context.Context, tx Tx, a core.Actor, c Change, repository string, t touched,
-) (one Touched, err error) {
+) ([]Touched, error) {
 	id := t.sources[0].ApplicationID
 	found, err := tx.ApplicationsByID(ctx, a.Organization, []int64{id})
 	if err != nil {
-		return one, err
+		return nil, err
 	}
-	one.Application = found[id]
+	one := Touched{Application: found[id]}
 	change := rollout.Unreleased{SHA: c.SHA, Message: c.Message}
 	var services []string
 	for _, s := range t.sources {
@@ -240,9 +247,24 @@ func (u *UseCases) foresee(
 	one.Files, one.FileCount = t.shown(c.Paths)
 	saved, err := tx.Triggers(ctx, a.Organization, []int64{id})
 	if err != nil {
+		return nil, err
+	}
+	newest, err := tx.NewestVersionSets(ctx, a.Organization, []int64{id})
+	if err != nil {
+		return nil, err
+	}
+	set, exists := newest[id]
+	plan := func(one Touched, change rollout.Unreleased) (Touched, error) {
+		if !exists {
+			one.Refused = "the application has no version set yet: there is one once each of its sources has a version"
+			return one, nil
+		}
+		change.VersionSetID = set.ID
+		var err error
+		one.Foreseen, err = u.rollouts.Foresee(ctx, tx, a, change)
 		return one, err
 	}
-	one.Begins = fmt.Sprintf("no trigger begins a rollout once the change is at the head of %s; it waits for a request", c.Branch)
+	var all []Touched
 	for _, t := range saved[id] {
 		own, reacts := u.reacts(t, repository, services)
 		if !reacts {
@@ -251,20 +273,18 @@ func (u *UseCases) foresee(
 		change.Triggered, change.Until, change.Inputs = true, own.Until, own.Inputs
 		one.Trigger = &t
 		one.Begins = fmt.Sprintf("trigger %s (%s) begins a rollout once the change is at the head of %s", t.Name, t.Kind, c.Branch)
-		break
+		planned, err := plan(one, change)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, planned)
 	}
-	newest, err := tx.NewestVersionSets(ctx, a.Organization, []int64{id})
-	if err != nil {
-		return one, err
+	if len(all) > 0 {
+		return all, nil
 	}
-	set, exists := newest[id]
-	if !exists {
-		one.Refused = "the application has no version set yet: there is one once each of its sources has a version"
-		return one, nil
-	}
-	change.VersionSetID = set.ID
-	one.Foreseen, err = u.rollouts.Foresee(ctx, tx, a, change)
-	return one, err
+	one.Begins = fmt.Sprintf("no trigger begins a rollout once the change is at the head of %s; it waits for a request", c.Branch)
+	one, err = plan(one, change)
+	return []Touched{one}, err
 }
 
 // reacts reports whether a trigger begins a rollout of a new commit, with its configuration. One that waits for a range of versions does

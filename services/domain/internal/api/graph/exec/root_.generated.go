@@ -19227,7 +19227,10 @@ input PlanPreviewInput {
 
 "What a change would roll out."
 type PlanPreview {
-  "The applications that it touches, by their labels and then by name, so that those that belong together are together; at most 50."
+  """
+  The applications that it touches, by their labels and then by name, so that those that belong together are together; at most 50. One for which
+  several triggers would begin a rollout is there once for each of them.
+  """
   applications: [PlannedApplication!]!
   "Whether it touches others."
   more: Boolean!
