@@ -77,7 +77,8 @@ type Config struct {
 	// BootstrapOrganization is the name that the first organization, whose number is 1, is made with; "lockstep organization rename"
 	// changes it later.
 	BootstrapOrganization string `koanf:"bootstrap_organization" default:"default"`
-	// PublicURL is the address under which browsers reach the console: https://cd.example.com. Only OIDC needs it.
+	// PublicURL is the address under which browsers reach the console: https://cd.example.com. OIDC needs it; links to
+	// rollouts in messages and pull requests have it.
 	PublicURL string `koanf:"public_url"`
 	// SessionLifetime is how long a browser stays signed in with a token, at most until the token expires.
 	SessionLifetime time.Duration `koanf:"session_lifetime" default:"12h"`

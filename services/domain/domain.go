@@ -438,7 +438,7 @@ func assemble(
 	s.origins = origin.New(s.store.ForOrigin(), events.NewRegistry(conn), now, func() { s.wakeChores(); s.wakeTriggers() })
 	s.rollouts = rollout.New(rollout.Deps{
 		Policies: decide, Store: s.store.ForRollout(), Drivers: s.drivers, Flows: flows, Readiness: s.setup, Clock: now, Wake: s.wake,
-		Stuck: stuck(log),
+		Stuck: stuck(log), URL: c.PublicURL,
 		Breached: func(ctx context.Context, b rollout.Breach) {
 			log.ErrorContext(
 				ctx, "rollout advanced beyond a passage that was not granted", slog.Int64(telemetry.KeyOrganization, b.Organization),

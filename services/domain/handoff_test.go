@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockstep-cd/lockstep/pkg/clock"
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/fault"
@@ -28,7 +29,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // TestInputsOfPrograms compares what is handed over with golden files: drivers of others rely on it.
 func TestInputsOfPrograms(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := shopOf(setupWith(t, clock.System(), Config{DriverDir: filepath.Join("testdata", "drivers"), PublicURL: "https://cd.example.com/"}))
 	s.rollout(s.set)
 	s.handOver()
 	programs := map[string]string{
@@ -63,6 +64,37 @@ func TestInputsOfPrograms(t *testing.T) {
 	}
 	if len(programs) > 0 {
 		t.Errorf("never handed over: %v", programs)
+	}
+}
+
+// D55: a program is told which versions are live where a rollout goes, so that a pull request says what moves from which version.
+func TestAProgramIsToldWhatIsLive(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.succeed(s.rollout(s.set))
+	if first := s.inputsOf("rollout-1"); strings.Contains(first, `"before"`) || strings.Contains(first, `"url"`) {
+		t.Errorf("the first rollout, without the address of a console: found %s", first)
+	}
+	r := s.rollout(s.release(2))
+	var in struct {
+		Rollout struct {
+			Environments []struct {
+				Deployments []struct {
+					Before, Versions []struct{ Name string }
+				}
+			}
+		}
+	}
+	s.ok(json.Unmarshal([]byte(s.inputsOf("rollout-"+itoa(r.ID))), &in))
+	for _, e := range in.Rollout.Environments {
+		for _, d := range e.Deployments {
+			if len(d.Before) != 1 || d.Before[0].Name != "1.1" || d.Versions[0].Name != "1.2" {
+				t.Errorf("found %+v", d)
+			}
+		}
+	}
+	if len(in.Rollout.Environments) != 2 {
+		t.Errorf("found %+v", in)
 	}
 }
 

@@ -27,8 +27,8 @@ func (f *fixture) called(name string) int64 {
 	return found.ID
 }
 
-// D57: an application is found by the names that it had, until another one is given them; the journal has each change once, and a
-// rollout that is under way continues.
+// D57: an application is found by the names that it had, until another one is given them; the journal has each change once. What a
+// rollout under way does is in TestEachEditLeavesARolloutUnderWayAsItIs.
 func TestAnApplicationIsRenamed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -35,7 +35,8 @@ spec:
   replicas: %d
 `
 
-func planningAtGitea(t *testing.T) *atGitea {
+// startAtGitea is a stack and a Gitea with the repository ann/deploy, in which bot, as whom the stack comes, may do everything.
+func startAtGitea(t *testing.T) *atGitea {
 	t.Helper()
 	gitea := giteatest.Start(t, "ann", "bot", "eve")
 	ctx, w := start(t, oneStage())
@@ -43,7 +44,6 @@ func planningAtGitea(t *testing.T) *atGitea {
 	g := &atGitea{world: w, t: t, ctx: ctx, gitea: gitea}
 	gitea.Ask("ann", http.MethodPost, "/user/repos", map[string]any{"name": "deploy", "auto_init": true, "default_branch": "main"}, nil)
 	gitea.Ask("ann", http.MethodPut, "/repos/ann/deploy/collaborators/bot", map[string]string{"permission": "admin"}, nil)
-	g.commit("ann", "main", "", 1)
 
 	token, root := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "root")
 	for file, text := range map[string]string{token: gitea.Tokens["bot"], root: strings.Repeat("r", 32)} {
@@ -51,35 +51,55 @@ func planningAtGitea(t *testing.T) *atGitea {
 			t.Fatal(err)
 		}
 	}
-	host := strings.TrimPrefix(gitea.Address, "http://")
 	own, _ := w.configuration(t, "workflow")["git_credentials"].([]any)
 	networks, _ := w.configuration(t, "registry")["allow_networks"].([]any)
 	w.configure(ctx, t, map[string]map[string]any{
 		"workflow": {"git_credentials": append(own, map[string]any{
 			"url_prefix": gitea.Address + "/", "username": "bot", "password_ref": "file:" + token, "forge": "gitea", "organizations": []int{1},
 		})},
-		"registry": {"allow_networks": append(networks, host), "forge_hooks": map[string]any{"secrets": []string{"file:" + root}}},
+		"registry": {"allow_networks": append(networks, g.host()), "forge_hooks": map[string]any{"secrets": []string{"file:" + root}}},
+		"domain":   {"public_url": console},
 	})
-	if err := w.Create(ctx); err != nil {
+	return g
+}
+
+// console is where the stack says that its console is.
+const console = "https://cd.example.com"
+
+func (g *atGitea) host() string { return strings.TrimPrefix(g.gitea.Address, "http://") }
+
+// hooked has Gitea report what happens in the repository to a hook, and answers its number.
+func (g *atGitea) hooked(h client.ForgeHook, events ...string) int {
+	g.t.Helper()
+	h.Forge, h.Repositories = "GITEA", []string{g.host() + "/ann/*"}
+	made, err := g.API.AddForgeHook(g.ctx, h, "test")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.gitea.Ask("ann", http.MethodPost, "/repos/ann/deploy/hooks", map[string]any{
+		"type": "gitea", "active": true, "events": events,
+		"config": map[string]string{"url": g.stack.Endpoints().Registry + made.Path, "content_type": "json", "secret": made.Secret},
+	}, nil)
+	return made.Hook.Number
+}
+
+func planningAtGitea(t *testing.T) *atGitea {
+	t.Helper()
+	g := startAtGitea(t)
+	g.commit("ann", "main", "", 1)
+	if err := g.Create(g.ctx); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.API.Sources(ctx, w.Scenario.Application)
+	all, err := g.API.Sources(g.ctx, g.Scenario.Application)
 	if err != nil || len(all) == 0 {
 		t.Fatalf("sources %v, %v", all, err)
 	}
-	_, err = w.API.CreateSource(ctx, all[0].Service.ID, source.Git, fmt.Appendf(nil,
-		`{"repository":"%s/ann/deploy.git","branch":"main","paths":"deploy/**"}`, gitea.Address))
+	_, err = g.API.CreateSource(g.ctx, all[0].Service.ID, source.Git, fmt.Appendf(nil,
+		`{"repository":"%s/ann/deploy.git","branch":"main","paths":"deploy/**"}`, g.gitea.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := w.API.AddForgeHook(ctx, client.ForgeHook{Forge: "GITEA", Repositories: []string{host + "/ann/*"}, Plans: true}, "plans")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gitea.Ask("ann", http.MethodPost, "/repos/ann/deploy/hooks", map[string]any{
-		"type": "gitea", "active": true, "events": []string{"pull_request", "pull_request_sync", "pull_request_comment"},
-		"config": map[string]string{"url": w.stack.Endpoints().Registry + made.Path, "content_type": "json", "secret": made.Secret},
-	}, nil)
+	g.hooked(client.ForgeHook{Plans: true}, "pull_request", "pull_request_sync", "pull_request_comment")
 	return g
 }
 

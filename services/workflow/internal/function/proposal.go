@@ -58,6 +58,8 @@ func propose(forge activity.Forge) *Function {
 				"`fast_forward`, once anything has. If the branch has the contents already, nothing is proposed, and the state is `unchanged` with the\n" +
 				"present `commit`. A pull request that people have closed or merged is answered as it is. A branch with a commit of another author is\n" +
 				"left alone, with the code `conflict`.\n\n" +
+				"The text of the pull request is the description, what differs in each file, and the trailers, as of the latest call. The differences have\n" +
+				"at most 16 KiB, and nothing that looks like a secret.\n\n" +
 				"It changes no environment, so it needs no passage. The repository needs a credential with a `forge`, unless the kind is `branch`. A branch\n" +
 				"alone that people have deleted is answered as `closed`, if `head` says that there was one; one that they have merged is `unchanged`.",
 			Arguments: proposedFields(
@@ -76,7 +78,7 @@ func propose(forge activity.Forge) *Function {
 			branch := proposalBranch(call)
 			p, err := forge.Propose(withLogin(ctx, call), activity.ProposalRequest{
 				Commit: c, Branch: branch, ID: branch[len(activity.ProposalPrefix):], Description: text(call.Args, "description"),
-				Method: text(call.Args, "method"), Alone: isBranch(call.Args), Head: text(call.Args, "head"),
+				Show: showDifference, Method: text(call.Args, "method"), Alone: isBranch(call.Args), Head: text(call.Args, "head"),
 			})
 			return proposalAnswer(p, err)
 		},

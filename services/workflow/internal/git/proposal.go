@@ -88,7 +88,7 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	if p.Alone {
 		return f.proposeBranch(ctx, p)
 	}
-	d, exists, forge := draftOf(p), false, ""
+	d, exists, forge := draftOf(p, nil), false, ""
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		found, exists, err = h.proposed(ctx, d.branch, d.into)
 		forge = h.forge
@@ -100,13 +100,14 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 	if exists && found.State != activity.ProposalOpen { // a decision of people stays
 		return found, f.show(ctx, c.Organization, c.RepoURL, forge, &found)
 	}
-	head, changed, err := f.pushProposal(ctx, p)
+	pushed, err := f.pushProposal(ctx, p)
 	if err != nil {
 		return found, err
 	}
-	if !changed {
-		return activity.Proposal{State: activity.ProposalUnchanged, Head: head, Commit: head}, nil
+	if !pushed.changed {
+		return activity.Proposal{State: activity.ProposalUnchanged, Head: pushed.head, Commit: pushed.head}, nil
 	}
+	d = draftOf(p, pushed.files)
 	err = f.propose(ctx, c.Organization, c.RepoURL, func(ctx context.Context, h *hosted) (err error) {
 		if exists {
 			return h.edit(ctx, found.Number, d)
@@ -120,7 +121,7 @@ func (f *Forge) Propose(ctx context.Context, p activity.ProposalRequest) (found 
 		}
 		return err
 	})
-	found.Head = head // forges notice a push some time after it
+	found.Head = pushed.head // forges notice a push some time after it
 	return found, err
 }
 
@@ -129,9 +130,12 @@ func ofProposals(branch string) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimPrefix(branch, "refs/heads/")), activity.ProposalPrefix)
 }
 
-// draftOf is the text of a proposal: the message of its commit, what the program says about it, and the trailers.
-func draftOf(p activity.ProposalRequest) draft {
+// draftOf is the text of a proposal: the message of its commit, what the program says about it, what it changes, and the trailers.
+func draftOf(p activity.ProposalRequest, files []activity.ChangedFile) draft {
 	title, body := splitTitle(message(p.Commit))
+	if p.Show != nil {
+		body = strings.TrimSpace(p.Show(files) + "\n\n" + body)
+	}
 	if p.Description != "" {
 		body = strings.TrimSpace(p.Description) + "\n\n" + body
 	}
@@ -144,73 +148,115 @@ func splitTitle(message string) (title, body string) {
 	return title, strings.TrimSpace(body)
 }
 
-// pushProposal has the branch of a proposal point to a commit with the edit, and returns it; changed is false if the files have these
-// contents already.
-func (f *Forge) pushProposal(ctx context.Context, p activity.ProposalRequest) (head string, changed bool, err error) {
+// pushedProposal is the branch of a proposal; changed is false if the files have these contents already.
+type pushedProposal struct {
+	head    string
+	changed bool
+	// files are those that it changes, for its text.
+	files []activity.ChangedFile
+}
+
+// pushProposal has the branch of a proposal point to a commit with the edit, and returns it.
+func (f *Forge) pushProposal(ctx context.Context, p activity.ProposalRequest) (pushed pushedProposal, err error) {
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
 		err := f.within(ctx, p.Commit.Organization, p.Commit.RepoURL, func(ctx context.Context, share *gitfetch.Share) (err error) {
-			head, changed, err = f.pushProposalOnce(ctx, share, p)
+			pushed, err = f.pushProposalOnce(ctx, share, p)
 			return err
 		})
 		if !errors.Is(err, errMoved) {
-			return head, changed, err
+			return pushed, err
 		}
 		if attempt == maxAttempts || clock.Sleep(ctx, f.clock, pause) != nil {
-			return "", false, fault.New(fault.Conflict, "branch %q of %s moved %d times while proposing", p.Branch, p.Commit.RepoURL, attempt)
+			return pushed, fault.New(fault.Conflict, "branch %q of %s moved %d times while proposing", p.Branch, p.Commit.RepoURL, attempt)
 		}
 		pause = min(2*pause, longestPause)
 	}
 }
 
-func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p activity.ProposalRequest) (string, bool, error) {
+func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p activity.ProposalRequest) (pushed pushedProposal, err error) {
 	c := p.Commit
 	r, err := f.open(ctx, share, c.Organization, c.RepoURL)
 	if err != nil {
-		return "", false, err
+		return pushed, err
 	}
 	base, err := r.branch(ctx, strings.TrimPrefix(c.Branch, "refs/heads/"))
 	if err != nil {
-		return "", false, err
+		return pushed, err
 	}
 	c.Trailers = withProposal(c.Trailers, p)
 	made, err := r.build(base, c, f.author, f.clock.Now())
 	if err != nil {
-		return "", false, err
+		return pushed, err
 	}
 	if made.tree == base.TreeHash {
-		return base.Hash.String(), false, nil
+		return pushedProposal{head: base.Hash.String()}, nil
 	}
 	if err := r.unchangedSince(base, c); err != nil {
-		return "", false, err
+		return pushed, err
+	}
+	pushed.changed = true
+	if p.Show != nil && !p.Alone {
+		if pushed.files, err = r.changedFiles(ctx, base, c); err != nil {
+			return pushed, err
+		}
 	}
 	now := r.refs.References[string(plumbing.NewBranchReferenceName(p.Branch))]
 	if p.Head != "" && now == plumbing.ZeroHash {
 		alone := activity.BranchProposal{Branch: p.Branch, Into: c.Branch, Head: p.Head}
 		if f.standing(r, base, alone, f.squashed(alone)).State != activity.ProposalMerged {
-			return "", false, errDeleted
+			return pushed, errDeleted
 		}
 	}
 	if now != plumbing.ZeroHash {
 		old, err := r.tip(ctx, p.Branch)
 		if err != nil {
-			return "", false, err
+			return pushed, err
 		}
 		if !f.made(old, p.ID) {
-			return "", false, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: the branch was changed by others",
+			return pushed, fault.New(fault.Conflict, "the last commit of branch %q of %s, %s, is not that of the proposal %s: the branch was changed by others",
 				p.Branch, c.RepoURL, old.Hash, p.ID)
 		}
 		// Others who may push to the branch could have the same files merged with another message, and with the trailers of another rollout.
 		onTop := p.Method != activity.MergeFastForward || slices.Equal(old.ParentHashes, []plumbing.Hash{base.Hash})
 		undone := p.Alone && includes(base, old.Hash) // people have merged it, and changed the files since
 		if onTop && !undone && old.Message == message(c) && r.sameEdit(base, old, c) == nil {
-			return old.Hash.String(), true, nil
+			pushed.head = old.Hash.String()
+			return pushed, nil
 		}
 	}
 	if err := r.push(ctx, p.Branch, now, made); err != nil {
-		return "", false, err
+		return pushed, err
 	}
-	return made.commit.String(), true, nil
+	pushed.head = made.commit.String()
+	return pushed, nil
+}
+
+// changedFiles are the files that a request changes on a branch, in order. Of the first ones it has the texts.
+func (r *repository) changedFiles(ctx context.Context, base *object.Commit, c activity.CommitRequest) ([]activity.ChangedFile, error) {
+	var files []activity.ChangedFile
+	tree, err := base.Tree()
+	if err != nil {
+		return nil, fmt.Errorf("read tree of %s: %w", base.Hash, err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.Files)) {
+		after := c.Files[path]
+		if hashAt(tree, path).String() == blobID(after) {
+			continue
+		}
+		one := activity.ChangedFile{Path: path, Unread: true}
+		if len(files) < activity.MostShownFiles && len(after) <= maxManifest {
+			before, _, plain, err := r.side(ctx, base, path)
+			if err != nil {
+				return nil, err
+			}
+			if plain && len(before) <= maxManifest {
+				one.Before, one.After, one.Unread = before, after, false
+			}
+		}
+		files = append(files, one)
+	}
+	return files, nil
 }
 
 // made reports whether a commit is one that was made here for a proposal. The trailer alone shows nothing: others may copy it.

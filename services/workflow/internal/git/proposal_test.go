@@ -1,6 +1,7 @@
 package git
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ func TestProposals(t *testing.T) {
 	for _, forge := range []string{GitLab, GitHub, Gitea, Bitbucket} {
 		for name, check := range map[string]func(*testing.T, *server){
 			"proposes":         proposesOnce,
+			"shows":            showsWhatItChanges,
 			"follows":          followsTheBase,
 			"merges":           mergesTheHead,
 			"by hand":          mergedByHand,
@@ -86,6 +88,32 @@ func (s *server) merge(t *testing.T, p activity.ProposalRequest, made activity.P
 	return s.forge.Merge(t.Context(), activity.MergeRequest{
 		Commit: p.Commit, Branch: p.Branch, Number: made.Number, Head: made.Head, Method: method,
 	})
+}
+
+// showsWhatItChanges: the text of a request has what differs from the branch as it is now, before the trailers, and is made anew when the
+// branch moves.
+func showsWhatItChanges(t *testing.T, s *server) {
+	t.Helper()
+	s.add(t, "main", map[string]string{"a": "old\n", "same": "kept\n"})
+	p := s.proposal(map[string]string{"a": "new\n", "made": "x\n", "same": "kept\n"})
+	p.Show = func(files []activity.ChangedFile) string {
+		var text strings.Builder
+		for _, f := range files {
+			fmt.Fprintf(&text, "%s %q %q %v\n", f.Path, f.Before, f.After, f.Unread)
+		}
+		return text.String()
+	}
+	s.propose(t, p)
+	want := "api becomes **2**.\n\na \"old\\n\" \"new\\n\" false\nmade \"\" \"x\\n\" false\n\n\nLockstep-Rollout: 7"
+	if diff := cmp.Diff(want, s.fake.pulls[0].body); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	s.unprotect(t)
+	s.add(t, "main", map[string]string{"a": "other\n"})
+	s.propose(t, p)
+	if body := s.fake.pulls[0].body; len(s.fake.pulls) != 1 || !strings.Contains(body, `a "other\n" "new\n" false`) {
+		t.Errorf("after the branch has moved: %s", body)
+	}
 }
 
 // proposesOnce: a commit on a branch of its own, and one request for it, however often it is asked for.

@@ -38,17 +38,17 @@ func (f *Forge) proposeBranch(ctx context.Context, p activity.ProposalRequest) (
 		return activity.Proposal{}, invalid("head", "found %q, expected the id of a commit", p.Head)
 	}
 	found := activity.Proposal{State: activity.ProposalOpen, Branch: p.Branch, Into: strings.TrimPrefix(p.Commit.Branch, "refs/heads/")}
-	head, changed, err := f.pushProposal(ctx, p)
+	pushed, err := f.pushProposal(ctx, p)
 	switch {
 	case errors.Is(err, errDeleted):
 		found.State, found.Head = activity.ProposalClosed, p.Head
 		return found, nil // a decision of people stays
 	case err != nil:
 		return activity.Proposal{}, err
-	case !changed:
-		return activity.Proposal{State: activity.ProposalUnchanged, Head: head, Commit: head}, nil
+	case !pushed.changed:
+		return activity.Proposal{State: activity.ProposalUnchanged, Head: pushed.head, Commit: pushed.head}, nil
 	}
-	found.Head = head
+	found.Head = pushed.head
 	return found, nil
 }
 

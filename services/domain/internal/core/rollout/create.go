@@ -121,6 +121,12 @@ func (u *UseCases) createPlanned(ctx context.Context, tx Tx, c cause, p plan, re
 		VersionSet: versionSetInput{p.versionSet.ID, p.versionSet.Name, p.versionsOf(0)},
 		Pipeline:   p.program,
 	}
+	if u.url != "" {
+		in.Rollout.URL = fmt.Sprintf("%s/rollouts/rollout_%d", u.url, r.ID)
+	}
+	if err := p.readBefore(ctx, tx, c.Organization); err != nil {
+		return r, err
+	}
 	for i, s := range p.stops {
 		// Another release may carry other bytes under the same name@major; what this rollout runs has to be found again
 		// to the byte (D7, R22).
@@ -205,7 +211,9 @@ func (u *UseCases) createStop(ctx context.Context, t *tree, p plan, s stop, posi
 		if err := t.created(ctx, core.Subject{Kind: core.SubjectDeployment, ID: dep.ID}, ""); err != nil {
 			return in, err
 		}
-		in.Deployments = append(in.Deployments, deploymentInput{ID: dep.ID, Service: setup.Named{ID: svc.ID, Name: svc.Name}, Versions: versions})
+		in.Deployments = append(in.Deployments, deploymentInput{
+			ID: dep.ID, Service: setup.Named{ID: svc.ID, Name: svc.Name}, Versions: versions, Before: p.before[s.environment.ID][svc.ID],
+		})
 	}
 	return in, nil
 }

@@ -27,6 +27,9 @@ type rolloutInput struct {
 	OrganizationID int64                     `json:"organization_id"`
 	Application    setup.Named               `json:"application"`
 	Environments   []rolloutEnvironmentInput `json:"environments"`
+	// URL is its page in the console, for people to follow. Rollouts of earlier releases, and those of an installation that does not know the
+	// address of its console, have no such member.
+	URL string `json:"url,omitempty"`
 	// Passages reports whether the engine refuses changes of environments whose passage was not granted to the run (D46).
 	// Rollouts of earlier releases have no such member, and end under the former protocol.
 	Passages bool `json:"passages,omitempty"`
@@ -95,6 +98,9 @@ type deploymentInput struct {
 	ID       int64          `json:"id"`
 	Service  setup.Named    `json:"service"`
 	Versions []versionInput `json:"versions"`
+	// Before are the versions of the service in the version set that was live there when the rollout was made, for people to read; none if
+	// nothing was, in a preview, and in rollouts of earlier releases.
+	Before []versionInput `json:"before,omitempty"`
 	// Last is with what the service was deployed that is live there; only of a preview.
 	Last *lastInput `json:"last,omitempty"`
 }

@@ -32,6 +32,8 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
+	// before are the versions of those, by environment and service.
+	before map[int64]map[int64][]versionInput
 	// liveSets are those sets, by number.
 	liveSets map[int64]core.VersionSet
 	// same are the live version sets that consist of the same versions as this one.
@@ -248,6 +250,24 @@ func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 		if slices.ContainsFunc(p.stops, func(s stop) bool { return !lives(s) }) {
 			p.fresh = append(p.fresh, version)
 		}
+	}
+	return err
+}
+
+// readBefore finds the versions that are live where it goes.
+func (p *plan) readBefore(ctx context.Context, tx Tx, organization int64) error {
+	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(slices.Collect(maps.Values(p.live))))
+	if err != nil {
+		return err
+	}
+	versions, err := tx.VersionsByID(ctx, organization, core.Distinct(versionIDs(slices.Concat(slices.Collect(maps.Values(entries))...))))
+	p.before = map[int64]map[int64][]versionInput{}
+	for environment, set := range p.live {
+		of := map[int64][]versionInput{}
+		for _, e := range entries[set] {
+			of[e.ServiceID] = append(of[e.ServiceID], describeVersion(versions[e.VersionID]))
+		}
+		p.before[environment] = of
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,9 @@ type UseCases struct {
 	bypassed  func(context.Context, Bypass)
 	stuck     func(context.Context, Stuck)
 	policies  *policy.Engine
-	checks    checkCounts
+	// url is the address of the console; empty if it is not known.
+	url    string
+	checks checkCounts
 	// comparisons are those that rollouts have waited for.
 	comparisons comparisonCounts
 	// skipped are the steps that commits have had skipped.
@@ -82,6 +85,8 @@ type Deps struct {
 	// Stuck is called for an approval that a program has requested and that nobody can give, in the transaction that records the request; may
 	// be nil.
 	Stuck func(context.Context, Stuck)
+	// URL is the address of the console; empty if it is not known.
+	URL string
 }
 
 // New makes the use cases over their dependencies.
@@ -103,7 +108,7 @@ func New(d Deps) *UseCases {
 	}
 	return &UseCases{
 		store: d.Store, drivers: d.Drivers, flows: d.Flows, readiness: d.Readiness, clock: d.Clock, wake: d.Wake,
-		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck, policies: d.Policies,
+		breached: d.Breached, bypassed: d.Bypassed, stuck: d.Stuck, policies: d.Policies, url: strings.TrimSuffix(d.URL, "/"),
 	}
 }
 

@@ -158,14 +158,18 @@ const (
 	MergeFastForward = "fast_forward"
 )
 
+// MostShownFiles is how many files of a proposal are read to show what differs; the others are unread.
+const MostShownFiles = 20
+
 // ProposalRequest is a change that a workflow proposes.
 type ProposalRequest struct {
 	// Commit is the change; its Branch is where it is to be merged.
 	Commit CommitRequest
 	// Branch is the branch of the proposal, and ID whose it is, in a trailer of its commit.
 	Branch, ID string
-	// Description is added to the text of the proposal.
+	// Description is added to the text of the proposal, and so is what Show makes of the files that it changes; nil for nothing.
 	Description string
+	Show        func([]ChangedFile) string
 	// Method is how it is to be merged: one that moves the branch needs a commit on top of it.
 	Method string
 	// Alone is a branch without a pull request.

@@ -13,6 +13,8 @@ import (
 
 // fakeForge has one pull request for each name, as git.propose has for each run.
 type fakeForge struct {
+	// text is the latest description.
+	text     any
 	pull     object
 	files    []any
 	proposed int
@@ -30,6 +32,7 @@ func (f *fakeForge) call(w *world, name string, args object) (any, *history.Func
 	switch name {
 	case "git.propose":
 		f.proposed++
+		f.text = args["description"]
 		if f.pull == nil {
 			f.pull = object{"number": 4, "url": "https://git/pulls/4", "state": "open", "branch": "lockstep/proposals/x", "commit": "", "by": ""}
 			w.record("proposed: %s %s", args["name"], args["message"])
@@ -142,6 +145,42 @@ func story(parts ...any) (all []string) {
 		}
 	}
 	return all
+}
+
+// D55: a pull request says what moves from which version to which, and where its rollout is, if the domain has said so.
+func TestAPullRequestSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		url  string
+		want string
+	}{
+		"with the console": {
+			"https://cd.example.com/rollouts/rollout_7",
+			"shop-9 is to be deployed to staging.\n\n- api: `1` → `2`, as `" + image("api", 2) + "`\n- worker: `2`, as `" + image("worker", 2) + "`\n\n" +
+				"Rollout 7: https://cd.example.com/rollouts/rollout_7\n\nLockstep merges",
+		},
+		"of an earlier release": {
+			"", "- api: `1` → `2`, as `" + image("api", 2) + "`\n- worker: `2`, as `" + image("worker", 2) + "`\n\nLockstep merges",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := gitShop(t)
+			in := gitInputs(func(c, e object) {
+				c["proposal"] = "pull_request"
+				e["deployments"].([]any)[0].(object)["before"] = []any{object{"name": "1"}}
+			})
+			if test.url != "" {
+				in["rollout"].(object)["url"] = test.url
+			}
+			if failure := w.run(driver.Deploy, in); failure != "" {
+				t.Fatal(failure)
+			}
+			if text := fmt.Sprint(w.forge.text); !strings.Contains(text, test.want) {
+				t.Errorf("found %s; want %s", text, test.want)
+			}
+		})
+	}
 }
 
 // Images are committed to files, and a deployment is healthy once the status of the commit is.
