@@ -114,8 +114,9 @@ type gitLabMerge struct {
 	To     int64  `json:"target_project_id"`
 	Merge  string `json:"merge_commit_sha"`
 	Squash string `json:"squash_commit_sha"`
-	// MergeUser and ClosedBy are who did it.
+	// MergeUser and ClosedBy are who did it. GitLab before 14.7 has MergedBy alone.
 	MergeUser *gitLabUser `json:"merge_user"`
+	MergedBy  *gitLabUser `json:"merged_by"`
 	ClosedBy  *gitLabUser `json:"closed_by"`
 }
 
@@ -140,7 +141,7 @@ func (m gitLabMerge) proposal() activity.Proposal {
 	case "merged":
 		// A fast-forward has no commit of its own.
 		found.State, found.Commit = activity.ProposalMerged, cmp.Or(m.Merge, m.Squash, m.SHA)
-		m.MergeUser.by(&found)
+		cmp.Or(m.MergeUser, m.MergedBy).by(&found)
 	case "closed":
 		found.State = activity.ProposalClosed
 		m.ClosedBy.by(&found)

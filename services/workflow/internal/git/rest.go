@@ -103,15 +103,37 @@ func (r rest) classify(answer *http.Response, body []byte) error {
 func messageOf(body []byte) string {
 	var document struct {
 		Message any `json:"message"`
+		Errors  any `json:"errors"`
 	}
 	text := string(body)
 	if json.Unmarshal(body, &document) == nil {
-		if m, ok := document.Message.(string); ok {
-			text = m
+		if found := sentences(document.Message); len(found) > 0 {
+			text = strings.Join(found, "; ")
+		}
+		if found := sentences(document.Errors); len(found) > 0 && document.Message != nil { // why, where the message only says that it failed
+			text += ": " + strings.Join(found, "; ")
 		}
 	}
 	const most = 300
 	return strings.ToValidUTF8(text[:min(len(text), most)], "?")
+}
+
+// sentences are the texts of a member of an answer: one, a list of them as at GitLab, or of objects with a message as at GitHub.
+func sentences(member any) (found []string) {
+	switch m := member.(type) {
+	case string:
+		return []string{m}
+	case []any:
+		for _, one := range m {
+			if object, is := one.(map[string]any); is {
+				one = object["message"]
+			}
+			if text, is := one.(string); is {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
 }
 
 // missing turns NotFound into an error that says what is missing.
