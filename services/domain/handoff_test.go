@@ -67,8 +67,8 @@ func TestInputsOfPrograms(t *testing.T) {
 	}
 }
 
-// D55: a program is told which versions are live where a rollout goes, so that a pull request says what moves from which version.
-func TestAProgramIsToldWhatIsLive(t *testing.T) {
+// D55: a program is given which versions are live where a rollout goes, so that a pull request says what moves from which version.
+func TestAProgramKnowsWhatIsLive(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.succeed(s.rollout(s.set))

@@ -52,8 +52,8 @@ func (s *shop) keeps(r core.Rollout) kept {
 	return k
 }
 
-// goesOn approves the gate of a rollout and takes it to its end, which it reaches with all that it had.
-func (s *shop) goesOn(r core.Rollout, before kept) {
+// continues approves the gate of a rollout and takes it to its end, which it reaches with all that it had.
+func (s *shop) continues(r core.Rollout, before kept) {
 	s.t.Helper()
 	s.want(s.keeps(r), before)
 	if _, open := s.gates(r)["production"]; !open {
@@ -70,7 +70,7 @@ func (s *shop) goesOn(r core.Rollout, before kept) {
 }
 
 // D57: each edit that docs/how-to/change-what-exists.md lists, made while a rollout waits at a gate: the rollout keeps what it began with and
-// goes on to its end; what comes after it has the edit.
+// continues to its end; what comes after it has the edit.
 func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -205,7 +205,7 @@ func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 			if again := s.inputsOf("rollout-" + itoa(r.ID)); again != given {
 				t.Errorf("the rollout under way is given %s; want %s", again, given)
 			}
-			s.goesOn(r, before)
+			s.continues(r, before)
 			if test.after != nil {
 				test.after(t, s)
 			}
@@ -263,7 +263,7 @@ func twoMajors(t *testing.T) *shop {
 }
 
 // D57: environments get another major version of their driver, or another driver, while a rollout waits at a gate. It keeps the bindings and
-// the programs that it began with and goes on to its end; no other one begins until everything is set up again, and then it has the new ones.
+// the programs that it began with and continues to its end; no other one begins until everything is set up again, and then it has the new ones.
 func TestAnEnvironmentGetsAnotherDriverWhileARolloutIsAtAGate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ ref, config string }{
@@ -297,7 +297,7 @@ func TestAnEnvironmentGetsAnotherDriverWhileARolloutIsAtAGate(t *testing.T) {
 			if again := s.inputsOf("rollout-" + itoa(r.ID)); again != given {
 				t.Errorf("the rollout under way is given %s; want %s", again, given)
 			}
-			s.goesOn(r, before)
+			s.continues(r, before)
 			if _, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true}); !fault.Is(err, fault.Refused) {
 				t.Errorf("a rollout before the environments are onboarded: %v", err)
 			}

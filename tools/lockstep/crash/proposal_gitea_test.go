@@ -152,7 +152,7 @@ func (g *atGitea) deployed() string {
 }
 
 // D55, from the button at a real Gitea to the gate of a rollout in real services: who merges the pull request approves the gate as the member
-// who has linked the account, and the rollout goes on to its end without anybody else.
+// who has linked the account, and the rollout continues to its end without anybody else.
 func TestAMergeByHandApprovesAGateOnGitea(t *testing.T) {
 	t.Parallel()
 	g, set := proposingAtGitea(t)

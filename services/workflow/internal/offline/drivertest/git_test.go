@@ -147,8 +147,8 @@ func story(parts ...any) (all []string) {
 	return all
 }
 
-// D55: a pull request says what moves from which version to which, and where its rollout is, if the domain has said so.
-func TestAPullRequestSaysWhatItIsFor(t *testing.T) {
+// D55: a pull request says what moves from which version to which, and where its rollout is, if the domain knows it.
+func TestAPullRequestDescribesItsChange(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		url  string
