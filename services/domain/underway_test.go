@@ -180,7 +180,11 @@ func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 				_, err := s.setup.RetireService(t.Context(), user(), s.serviceNamed(s.application, "web").ID, "merged")
 				s.ok(err)
 			},
-			after: func(t *testing.T, s *shop) { t.Helper(); s.makeReady(); s.want(s.deployed(s.rollout(s.set)), []string{"api"}) },
+			after: func(t *testing.T, s *shop) {
+				t.Helper()
+				s.makeReady()
+				s.want(s.deployed(s.rollout(s.set)), []string{"api"})
+			},
 		},
 		"another rollout is asked for": {
 			edit: func(t *testing.T, s *shop) {
