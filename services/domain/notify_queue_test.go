@@ -180,11 +180,13 @@ func TestNoAlertWaitsInTheQueue(t *testing.T) {
 	p.channel("ops", core.NotifyPagerDuty, alerts, 60)
 	p.channel("genie", core.NotifyOpsgenie, `{"account":"genie"}`, 60)
 	for _, channel := range []string{"ops", "genie"} {
-		_, err := p.notify.PutRoute(t.Context(), user(), notify.NewRoute{
-			Name: "queue", Channel: channel, Config: json.RawMessage(`{"events":["rollout_failed","rollout_queued"]}`), Enabled: true,
-		})
-		p.wrong(err, "/config/events/1")
-		p.want(strings.Contains(fmt.Sprint(err), "rollout_queued"), true)
+		for _, moment := range []string{"rollout_queued", "rollout_dropped"} {
+			_, err := p.notify.PutRoute(t.Context(), user(), notify.NewRoute{
+				Name: "queue", Channel: channel, Config: json.RawMessage(`{"events":["rollout_failed","` + moment + `"]}`), Enabled: true,
+			})
+			p.wrong(err, "/config/events/1")
+			p.want(strings.Contains(fmt.Sprint(err), moment), true)
+		}
 		p.route(channel, channel, `{"events":["environment_entered"]}`)
 	}
 	// One that was saved before is passed over.

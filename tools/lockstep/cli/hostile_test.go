@@ -60,7 +60,7 @@ func askedOfTheHostile() []string {
 		"change list", "change show c", "change confirm c", "change reject c", "change withdraw c", "change force c --reason a", "environment retry a", "driver list", "driver show HOSTILE", "driver check HOSTILE",
 		"plan --repository git.example.com/a --path HOSTILE",
 		"rollout list", "rollout get rollout_1", "rollout why rollout_1", "rollout create --application a", "rollout approve rollout_1 HOSTILE",
-		"rollout reject rollout_1 HOSTILE",
+		"rollout reject rollout_1 HOSTILE", "rollout queue", "rollout cancel-queued queuedrollout_1", "rollout cancel-queued --application a",
 		"rollout pause r", "rollout resume r", "rollout abort r", "rollout retry r", "rollout cancel r", "rollout rollback r",
 		"rollout break-glass r --reason a", "rollout bypass-freeze r --reason a", "freeze list", "check list rollout_1", "check kinds", "check evaluate rollout_1 HOSTILE --environment a",
 		"check decide rollout_1 HOSTILE --environment a --phase success --reason b", "check report HOSTILE --application a --environment b --version-set versionset_1", "freeze start --for 1h --reason a",

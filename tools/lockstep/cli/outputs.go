@@ -39,6 +39,7 @@ func Outputs() map[string]any {
 		"check kinds": []client.CheckKind{}, "check evaluate": client.Rollout{}, "check decide": client.Rollout{}, "check new": []driver.CheckedDriver{},
 		"check push": []driver.CheckedDriver{}, "check test": []workflow.Tested{}, "driver new": []driver.CheckedDriver{}, "driver test": []workflow.Tested{}, "check simulate": engine.TestSimulation{}, "freeze start": client.Freeze{}, "freeze list": []client.Freeze{}, "freeze extend": client.Freeze{}, "freeze end": client.Freeze{},
 		"version veto": client.Veto{}, "version lift-veto": client.Veto{}, "rollout bypass-freeze": client.Rollout{},
+		"rollout queue": []client.QueuedRollout{}, "rollout cancel-queued": client.QueuedRollout{},
 		"rollout targets": []client.Target{}, "rollout pause-wave": client.Rollout{}, "rollout resume-wave": client.Rollout{},
 		"version provenance": client.ProvenVersion{}, "where component": []client.Whereabouts{}, "where digest": []client.Whereabouts{},
 		"version-set changes": client.ComponentChanges{},

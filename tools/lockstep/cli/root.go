@@ -48,7 +48,7 @@ Exit codes:
   8    lockstep doctor found a problem
   9    the rollout that was watched was cancelled
   10   the rollout that was watched was superseded by a newer version set
-  11   the rollout is queued: it starts when the active one ends
+  11   the rollout is pending in the queue: it waits for the active one, or for the drivers to compare its manifests
   130  interrupted`
 
 // Main runs the command line and answers the exit code. The first SIGINT, SIGTERM or SIGHUP ends what runs in order; the next

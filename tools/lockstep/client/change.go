@@ -8,24 +8,29 @@ import (
 
 // change sends a mutation whose payload has one object and errors.
 func change[T any](ctx context.Context, c *Client, mutation, inputType, object, fields string, input map[string]any) (T, error) {
-	var data map[string]map[string]json.RawMessage
 	var result T
-	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { ` + object + ` { ` + fields +
-		` } errors { field message code } } }`
-	if err := c.do(ctx, document, map[string]any{"input": input}, &data); err != nil {
+	payload, err := send(ctx, c, mutation, inputType, object+` { `+fields+` }`, input)
+	if err != nil {
 		return result, err
 	}
-	var errs []UserError
-	if err := json.Unmarshal(data[mutation]["errors"], &errs); err != nil {
-		return result, fmt.Errorf("decode errors of %s: %w", mutation, err)
-	}
-	if err := refusal(errs); err != nil {
-		return result, err
-	}
-	if err := json.Unmarshal(data[mutation][object], &result); err != nil {
+	if err := json.Unmarshal(payload[object], &result); err != nil {
 		return result, fmt.Errorf("decode %s of %s: %w", object, mutation, err)
 	}
 	return result, nil
+}
+
+// send sends a mutation, and returns its payload, by field.
+func send(ctx context.Context, c *Client, mutation, inputType, selection string, input map[string]any) (map[string]json.RawMessage, error) {
+	var data map[string]map[string]json.RawMessage
+	document := `mutation($input: ` + inputType + `!) { ` + mutation + `(input: $input) { ` + selection + ` errors { field message code } } }`
+	if err := c.do(ctx, document, map[string]any{"input": input}, &data); err != nil {
+		return nil, err
+	}
+	var errs []UserError
+	if err := json.Unmarshal(data[mutation]["errors"], &errs); err != nil {
+		return nil, fmt.Errorf("decode errors of %s: %w", mutation, err)
+	}
+	return data[mutation], refusal(errs)
 }
 
 // ServiceInput describes a service to create.
@@ -121,7 +126,7 @@ type NewRollout struct {
 	Inputs json.RawMessage
 }
 
-// CreateRollout starts to promote a version set. The error is a QueuedError if the application's policy has queued it.
+// CreateRollout starts to promote a version set. The error is a QueuedError if it waits in the queue of its application.
 func (c *Client) CreateRollout(ctx context.Context, n NewRollout) (Rollout, error) {
 	input := map[string]any{"versionSetId": n.VersionSet, "reason": n.Reason}
 	if n.Again {
@@ -136,22 +141,55 @@ func (c *Client) CreateRollout(ctx context.Context, n NewRollout) (Rollout, erro
 	if len(n.Inputs) > 0 {
 		input["inputs"] = n.Inputs
 	}
-	one, err := change[*Rollout](ctx, c, "createRollout", "CreateRolloutInput", "rollout", createdFields, input)
+	payload, err := send(ctx, c, "createRollout", "CreateRolloutInput", `rollout { `+createdFields+` } queued { `+queuedFields+` }`, input)
 	if err != nil {
 		return Rollout{}, err
 	}
-	if one == nil {
-		return Rollout{}, QueuedError{n.VersionSet}
+	var one *Rollout
+	if err := json.Unmarshal(payload["rollout"], &one); err != nil {
+		return Rollout{}, fmt.Errorf("decode rollout of createRollout: %w", err)
 	}
-	return *one, nil
+	if one != nil {
+		return *one, nil
+	}
+	var queued *QueuedRollout
+	if encoded := payload["queued"]; len(encoded) > 0 {
+		if err := json.Unmarshal(encoded, &queued); err != nil {
+			return Rollout{}, fmt.Errorf("decode queued of createRollout: %w", err)
+		}
+	}
+	if queued == nil {
+		queued = &QueuedRollout{}
+	}
+	if queued.VersionSet.ID == "" {
+		queued.VersionSet.ID = n.VersionSet
+	}
+	return Rollout{}, QueuedError{*queued}
 }
 
-// QueuedError means that a rollout was queued, because another one is active and the application's policy says so.
-type QueuedError struct{ VersionSet string }
+// QueuedError means that a rollout is pending: it waits for the end of the active one, or for the drivers to compare its manifests.
+type QueuedError struct{ Queued QueuedRollout }
 
 // Error returns the message.
 func (e QueuedError) Error() string {
-	return fmt.Sprintf("rollout: another one is active; %s is queued, and begins when that is over", e.VersionSet)
+	why := e.Queued.Why
+	if why == "" { // an earlier release
+		why = "it begins when what it waits for has ended"
+	}
+	text := fmt.Sprintf("rollout: %s is pending: %s", e.Queued.VersionSet.ID, why)
+	if e.Queued.ComparesUntil != nil {
+		text += ", until " + e.Queued.ComparesUntil.Local().Format("15:04:05") + " at most"
+	}
+	if e.Queued.ID != "" {
+		text += "; to take it back, cancel " + e.Queued.ID
+	}
+	return text
+}
+
+// CancelQueuedRollout takes a rollout out of the queue of its application.
+func (c *Client) CancelQueuedRollout(ctx context.Context, queued, reason string) (QueuedRollout, error) {
+	return change[QueuedRollout](ctx, c, "cancelQueuedRollout", "CancelQueuedRolloutInput", "queuedRollout", queuedFields,
+		map[string]any{"queuedRolloutId": queued, "reason": reason})
 }
 
 // AbortRollout aborts the deployments in progress.

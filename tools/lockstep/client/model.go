@@ -25,8 +25,9 @@ type Application struct {
 	// RollbackPolicy is when it rolls back automatically.
 	RollbackPolicy RollbackPolicy `json:"rollbackPolicy,omitzero"`
 	RolloutPolicy  RolloutPolicy  `json:"rolloutPolicy,omitzero"`
-	// Queued starts when the active rollout has ended.
-	Queued *QueuedRollout `json:"queuedRollout,omitempty"`
+	// Queued is the rollout that is pending in the queue, and LastQueued the latest that has left it.
+	Queued     *QueuedRollout `json:"queuedRollout,omitempty"`
+	LastQueued *QueuedRollout `json:"lastQueuedRollout,omitempty"`
 	// Environments are those of the pipeline.
 	Environments []ApplicationEnvironment `json:"environments,omitempty"`
 	// MissingVersions are what the next version set goes without, or waits for.
@@ -74,11 +75,29 @@ type RolloutDeadline struct {
 	RemainingSeconds *int       `json:"remainingSeconds,omitempty"`
 }
 
-// QueuedRollout starts when the active rollout has ended.
+// QueuedRollout is a rollout that waits in the queue of its application before it begins, or has waited there.
 type QueuedRollout struct {
+	ID          string    `json:"id,omitempty"`
+	Application Reference `json:"application,omitzero"`
 	VersionSet  Reference `json:"versionSet"`
-	Reason      string    `json:"reason,omitempty"`
-	RequestedAt time.Time `json:"requestedAt"`
+	// State is PENDING, STARTED, CANCELLED or DROPPED.
+	State string `json:"state,omitempty"`
+	// WaitsFor is ROLLOUT, COMPARISON or TURN while it is pending, and Why what it waits for, or what came of it, in one sentence.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	Why      string `json:"why,omitempty"`
+	// Environments are where it is to go, by name; none for the whole pipeline.
+	Environments []string  `json:"environments,omitempty"`
+	Reason       string    `json:"reason,omitempty"`
+	RequestedAt  time.Time `json:"requestedAt"`
+	// ComparesUntil is how long it waits for the drivers to compare its manifests; nil if it does not.
+	ComparesUntil *time.Time `json:"comparesUntil,omitempty"`
+	PrincipalType string     `json:"principalType,omitempty"`
+	// Principal is the member who has requested it, and CancelledBy who has cancelled it; nil for others.
+	Principal   *Reference `json:"principal,omitempty"`
+	CancelledBy *Reference `json:"cancelledBy,omitempty"`
+	// EndedAt is when it left the queue, and Rollout what it has become; nil while it waits.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+	Rollout *Reference `json:"rollout,omitempty"`
 }
 
 // Reference is an object of which only the identifier and, if it has one, the name were requested.

@@ -61,7 +61,12 @@ const (
 		`services { id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig } } ` +
 		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
-		`queuedRollout { versionSet { id name } reason requestedAt } missingVersions { artifactSource { id } blocks reason }`
+		`queuedRollout { ` + queuedFields + ` }` + lastQueuedNewer + ` missingVersions { artifactSource { id } blocks reason }`
+	queuedFields = `versionSet { id name } reason requestedAt` + queuedNewer
+	// queuedNewer and lastQueuedNewer are what an earlier release does not have.
+	queuedNewer = ` id application { id name } state waitsFor why environments comparesUntil principalType principal { id name } endedAt ` +
+		`rollout { id } cancelledBy { id name }`
+	lastQueuedNewer   = ` lastQueuedRollout { ` + queuedFields + ` }`
 	environmentFields = `id name description` + detailsNewer + ` tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings ` +
@@ -242,6 +247,21 @@ func (c *Client) Rollouts(ctx context.Context, f Filter) ([]Rollout, error) {
 			rolloutFields+` } `+pageInfo+` } }`, variables, &data)
 		return data.Rollouts, err
 	})
+}
+
+// QueuedRollouts lists the rollouts that wait in the queues of all applications or, if it is not empty, of one: the first to begin first. An
+// earlier release does not list them.
+func (c *Client) QueuedRollouts(ctx context.Context, application string) ([]QueuedRollout, error) {
+	variables := map[string]any{}
+	if application != "" {
+		variables["application"] = application
+	}
+	var data struct{ QueuedRollouts []QueuedRollout }
+	err := c.do(ctx, `query($application: String) { queuedRollouts(application: $application, first: 500) { `+queuedFields+` } }`, variables, &data)
+	if IsUnknownField(err) {
+		return nil, nil
+	}
+	return data.QueuedRollouts, err
 }
 
 // Rollout finds a rollout with its journal.

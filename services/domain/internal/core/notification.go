@@ -149,9 +149,11 @@ const (
 	// MomentArtifactPublished is that a version was recorded, MomentArtifactDeleted that its registry does not have it any more.
 	MomentArtifactPublished NotificationMoment = "artifact_published"
 	MomentArtifactDeleted   NotificationMoment = "artifact_deleted"
-	// The steps of a rollout (R4-29): it was put into the queue, was planned, is under way; one of its environments was entered, has completed
+	// The steps of a rollout (R4-29): it was put into the queue, has left it and does not begin, was planned, is under way; one of its
+	// environments was entered, has completed
 	// or has failed. Only routes and subscriptions that name one hear of it.
 	MomentRolloutQueued        NotificationMoment = "rollout_queued"
+	MomentRolloutDropped       NotificationMoment = "rollout_dropped"
 	MomentRolloutPlanned       NotificationMoment = "rollout_planned"
 	MomentRolloutStarted       NotificationMoment = "rollout_started"
 	MomentEnvironmentEntered   NotificationMoment = "environment_entered"
@@ -181,7 +183,8 @@ func AllNotificationMoments() []NotificationMoment {
 		MomentCredentialExpires,
 		MomentEnvironmentCreated, MomentEnvironmentChanged, MomentEnvironmentArchived, MomentEnvironmentRestored, MomentArtifactPublished,
 		MomentArtifactDeleted,
-		MomentRolloutQueued, MomentRolloutPlanned, MomentRolloutStarted, MomentEnvironmentEntered, MomentEnvironmentCompleted,
+		MomentRolloutQueued, MomentRolloutDropped, MomentRolloutPlanned, MomentRolloutStarted, MomentEnvironmentEntered,
+		MomentEnvironmentCompleted,
 		MomentEnvironmentFailed,
 	}
 }
@@ -224,7 +227,7 @@ func (m NotificationMoment) Severity() NotificationSeverity {
 		MomentRolloutStarted, MomentEnvironmentEntered, MomentEnvironmentCompleted:
 		return SeverityLow
 	case MomentRolloutStopped, MomentRolledBack, MomentFreezeBegan, MomentFreezeEnded, MomentDrift, MomentTest, MomentAgentOnline,
-		MomentCredentialExpires, MomentEnvironmentFailed:
+		MomentCredentialExpires, MomentEnvironmentFailed, MomentRolloutDropped:
 		return SeverityNormal
 	default:
 		return SeverityNormal
@@ -238,8 +241,13 @@ func (m NotificationMoment) ForTools() bool {
 
 // IsStep reports whether the moment is a step of a rollout (R4-29).
 func (m NotificationMoment) IsStep() bool {
-	return m == MomentRolloutQueued || m == MomentRolloutPlanned || m == MomentRolloutStarted ||
-		m == MomentEnvironmentEntered || m == MomentEnvironmentCompleted || m == MomentEnvironmentFailed
+	return m.OfQueue() || m == MomentRolloutPlanned || m == MomentRolloutStarted || m == MomentEnvironmentEntered ||
+		m == MomentEnvironmentCompleted || m == MomentEnvironmentFailed
+}
+
+// OfQueue reports whether the moment is about what waits, or has waited, in the queue of an application: it is no rollout.
+func (m NotificationMoment) OfQueue() bool {
+	return m == MomentRolloutQueued || m == MomentRolloutDropped
 }
 
 // Named reports whether the moment only reaches what names it.

@@ -168,6 +168,7 @@ const (
 	ActionPauseWave               Action = "pauseWave"
 	ActionResumeWave              Action = "resumeWave"
 	ActionCancelRollout           Action = "cancelRollout"
+	ActionCancelQueuedRollout     Action = "cancelQueuedRollout"
 	ActionRollbackRollout         Action = "rollbackRollout"
 	ActionAbortRollout            Action = "abortRollout"
 	ActionRetryRollout            Action = "retryRollout"
@@ -264,7 +265,7 @@ func permissionFor(action Action) (Permission, bool) {
 	case ActionCreateRollout, ActionPreviewRollout, ActionPauseRollout, ActionResumeRollout, ActionCancelRollout, ActionRollbackRollout,
 		ActionPauseWave, ActionResumeWave,
 		ActionAbortRollout, ActionRetryRollout, ActionStopRollback, ActionLookAtArtifactSource, ActionSendEvent, ActionReleasePromotionHold,
-		ActionLookUpProvenance, ActionCancelChain, ActionCreateVersionSet:
+		ActionLookUpProvenance, ActionCancelChain, ActionCreateVersionSet, ActionCancelQueuedRollout:
 		return MayDeploy, true
 	case ActionApproveGate, ActionRejectGate, ActionDecideCheck, ActionAnswerCall:
 		return MayApprove, true

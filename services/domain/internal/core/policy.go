@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/pkg/policy"
-	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // RollbackPolicy is what an application does by itself about a rollout that failed, or whose services degrade (E74).
@@ -61,29 +60,6 @@ const (
 	// NewerSupersedes ends an older one that is parked, and begins it. One that moves is not interrupted.
 	NewerSupersedes NewerPolicy = "supersede"
 )
-
-// QueuedRollout is a rollout that will begin when the active one is over.
-type QueuedRollout struct {
-	ID, ApplicationID, VersionSetID int64
-	Requester                       Principal
-	Reason                          string
-	RequestedAt                     time.Time
-	// Environments is where it goes, by name; empty for the whole pipeline.
-	Environments []string
-	// TriggerID is the trigger that asked for it, and Cause what made it; zero values for none.
-	TriggerID int64
-	Cause     string
-	// Strategy is what the requester has chosen.
-	Strategy planner.Choice
-	// Inputs are what the requester has given, an object of JSON.
-	Inputs json.RawMessage
-	// ComparisonID is what its drivers were asked to compare first, and ComparesUntil how long it waits for that; zero values for nothing.
-	ComparisonID  int64
-	ComparesUntil *time.Time
-	// MadeRolloutID or Outcome is what came of it.
-	MadeRolloutID int64
-	Outcome       string
-}
 
 // FailurePolicy is what happens to the deployments under way when a rollout fails.
 type FailurePolicy string

@@ -241,6 +241,7 @@ func judged(a Actor, action Action) bool {
 func noControls() []Action {
 	return []Action{
 		ActionAnswerCall, ActionBypassFreeze, ActionBreakGlass, ActionDecideCheck, ActionReleasePromotionHold, ActionCancelChain,
+		ActionCancelQueuedRollout,
 		ActionTestNotifyRoute, ActionRetryNotification, ActionRetryMyNotification, ActionPutMyNotification, ActionRemoveMyNotification,
 		ActionRetryForgeStatus, ActionLinkChatAccount, ActionUnlinkChatAccount, ActionMakeForgeCode, ActionLinkForgeAccount,
 		ActionUnlinkForgeAccount, ActionRetryOnboarding, ActionRetrySetup, ActionRetryWorkflow, ActionCancelWorkflow, ActionTriggerSchedule,

@@ -1,7 +1,14 @@
 package core
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/lockstep-cd/lockstep/pkg/fault"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/planner"
 )
 
 // State is a state of what has a journal, as journal, tables and API spell it: a RolloutState or a DeploymentState.
@@ -112,3 +119,91 @@ const (
 	VerbPauseWave  Verb = "pause_wave"
 	VerbResumeWave Verb = "resume_wave"
 )
+
+// QueuedState is how a rollout that was put into the queue of its application stands.
+type QueuedState string
+
+// The states. A rollout that was cancelled in the queue was dropped by a member.
+const (
+	QueuedPending QueuedState = "pending"
+	QueuedStarted QueuedState = "started"
+	QueuedDropped QueuedState = "dropped"
+)
+
+// QueueWait is what a rollout in the queue waits for.
+type QueueWait string
+
+// What it may wait for. The end of the active rollout comes first: until then, nothing is compared for it.
+const (
+	WaitsForRollout    QueueWait = "rollout"
+	WaitsForComparison QueueWait = "comparison"
+	// WaitsForTurn is one that waits for nothing any more: it begins in a moment.
+	WaitsForTurn QueueWait = "turn"
+)
+
+// QueuedRollout is a rollout that waits before it begins: for the active one to be over, or for the drivers to compare its manifests.
+type QueuedRollout struct {
+	ID, ApplicationID, VersionSetID int64
+	Requester                       Principal
+	Reason                          string
+	RequestedAt                     time.Time
+	// Environments is where it goes, by name; empty for the whole pipeline.
+	Environments []string
+	// TriggerID is the trigger that asked for it, and Cause what made it; zero values for none.
+	TriggerID int64
+	Cause     string
+	// Strategy is what the requester has chosen.
+	Strategy planner.Choice
+	// Inputs are what the requester has given, an object of JSON.
+	Inputs json.RawMessage
+	// ComparisonID is what its drivers were asked to compare first, and ComparesUntil how long it waits for that; zero values for nothing.
+	ComparisonID  int64
+	ComparesUntil *time.Time
+	State         QueuedState
+	// MadeRolloutID or Outcome is what came of it, and EndedAt when; zero values while it waits.
+	MadeRolloutID int64
+	Outcome       string
+	EndedAt       *time.Time
+	// CancelledBy is the member who has taken it out of the queue; the zero value for nobody.
+	CancelledBy Principal
+}
+
+// Cancelled reports whether a member has taken it out of the queue.
+func (q QueuedRollout) Cancelled() bool { return q.CancelledBy.Type != "" }
+
+// WaitsFor is what it waits for, and that in one sentence, while a rollout of its application is active; its ID is 0 for none.
+func (q QueuedRollout) WaitsFor(active Rollout) (QueueWait, string) {
+	switch {
+	case active.ID != 0:
+		return WaitsForRollout, fmt.Sprintf("it waits for the end of rollout_%d, which is %s", active.ID, active.State.Words())
+	case q.ComparesUntil != nil:
+		return WaitsForComparison, "it waits for the drivers to compare its manifests"
+	default:
+		return WaitsForTurn, "it is next, and begins in a moment"
+	}
+}
+
+// MayCancel is nil when an actor may take it out of the queue. targets are those of its application.
+func (q QueuedRollout) MayCancel(a Actor, targets []Target) error {
+	if len(q.Environments) > 0 {
+		var own []Target
+		for _, t := range targets {
+			if slices.Contains(q.Environments, t.Environment) {
+				own = append(own, t)
+			}
+		}
+		if len(own) > 0 { // nothing is left of its environments where the pipeline has changed
+			targets = own
+		}
+	}
+	if err := a.MayIn(ActionCancelQueuedRollout, targets...); err != nil {
+		return err
+	}
+	switch {
+	case q.State == QueuedStarted:
+		return fault.New(fault.Refused, "it waits no longer: it has begun as rollout_%d, which can be cancelled", q.MadeRolloutID)
+	case q.State == QueuedDropped && !q.Cancelled():
+		return fault.New(fault.Refused, "it waits no longer, and does not begin: %s", q.Outcome)
+	}
+	return nil
+}

@@ -44,19 +44,55 @@ func queuedRollout(row query.QueuedRollout) core.QueuedRollout {
 		Requester:    core.Principal{Type: core.PrincipalType(row.PrincipalType), ID: orZero(row.PrincipalID)},
 		Environments: row.Environments, TriggerID: orZero(row.TriggerID), Cause: row.Cause, Strategy: planner.Choice(row.Strategy),
 		Inputs: row.Inputs, ComparisonID: orZero(row.ComparisonID), ComparesUntil: row.ComparesUntil,
+		State: core.QueuedState(row.State), MadeRolloutID: orZero(row.MadeRolloutID), Outcome: row.Outcome, EndedAt: row.EndedAt,
+		CancelledBy: core.Principal{Type: core.PrincipalType(row.CancelledByType), ID: orZero(row.CancelledByID)},
 	}
 }
 
+// QueuedRolloutsByID implements view.Reads.
+func (r reader) QueuedRolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.QueuedRollout, error) {
+	return byKey(ctx, r, organization, ids, "queued rollouts by number", (*query.Queries).QueuedRolloutsByID,
+		keyed(queuedRollout, func(q core.QueuedRollout) int64 { return q.ID }))
+}
+
+// LastQueuedRollouts implements view.Reads.
+func (r reader) LastQueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error) {
+	return byKey(ctx, r, organization, applications, "rollouts that have left the queue", (*query.Queries).LastQueuedRollouts,
+		keyed(queuedRollout, func(q core.QueuedRollout) int64 { return q.ApplicationID }))
+}
+
+// WaitingRollouts implements view.Reads.
+func (r reader) WaitingRollouts(ctx context.Context, organization, application int64, most int) (all []core.QueuedRollout, err error) {
+	err = r.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.WaitingRollouts(ctx, organization, application, int32(most))
+		all = convertAll(rows, queuedRollout)
+		return pg.Classify(err, "read what waits in queues")
+	})
+	return all, err
+}
+
+// LockQueuedRollout implements rollout.Tx.
+func (t *tx) LockQueuedRollout(ctx context.Context, id int64) (core.QueuedRollout, error) {
+	row, err := t.q.LockQueuedRollout(ctx, t.organization, id)
+	return queuedRollout(row), missing(err, "queued rollout", id)
+}
+
 // QueueRollout implements rollout.Tx.
-func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
-	if err := t.Displace(ctx, q.ApplicationID, "another rollout was asked for meanwhile, and took its place in the queue"); err != nil {
-		return err
-	}
-	before, err := t.q.DisplacedVersionSets(ctx, t.organization, q.ApplicationID)
+func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) (core.QueuedRollout, error) {
+	before, err := t.q.LockWaitingRollout(ctx, t.organization, q.ApplicationID)
 	if err != nil {
-		return pg.Classify(err, "find what waits for application %d", q.ApplicationID)
+		return q, pg.Classify(err, "find what waits for application %d", q.ApplicationID)
 	}
-	err = t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
+	displaced := int64(0)
+	for _, row := range before {
+		displaced = row.VersionSetID
+		of := queuedRollout(row)
+		of.State, of.Outcome, of.EndedAt = core.QueuedDropped, "another rollout was asked for meanwhile, and took its place in the queue", &q.RequestedAt
+		if err := t.SettleQueuedRollout(ctx, of); err != nil {
+			return q, err
+		}
+	}
+	q.ID, err = t.q.SaveQueuedRollout(ctx, query.SaveQueuedRolloutParams{
 		OrganizationID: t.organization, ApplicationID: q.ApplicationID, VersionSetID: q.VersionSetID,
 		PrincipalType: string(q.Requester.Type), PrincipalID: orNull(q.Requester.ID), Reason: q.Reason, RequestedAt: q.RequestedAt,
 		Environments: append([]string{}, q.Environments...), TriggerID: orNull(q.TriggerID), Cause: q.Cause,
@@ -64,9 +100,10 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) error {
 		ComparisonID: orNull(q.ComparisonID), ComparesUntil: q.ComparesUntil,
 	})
 	if err != nil {
-		return pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
+		return q, pg.Classify(err, "queue a rollout of application %d", q.ApplicationID)
 	}
-	return notify.Queued(ctx, t.q, t.organization, q, append(before, 0)[0])
+	q.State = core.QueuedPending
+	return q, notify.Queued(ctx, t.q, t.organization, q, displaced)
 }
 
 // FreeQueuedRollout implements rollout.Tx.
@@ -88,13 +125,17 @@ func (t *tx) CompareQueuedRollout(ctx context.Context, q core.QueuedRollout) err
 
 // SettleQueuedRollout implements rollout.Tx and setup.Tx.
 func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error {
-	err := t.q.SettleQueuedRollout(ctx, query.SettleQueuedRolloutParams{
-		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID),
+	n, err := t.q.SettleQueuedRollout(ctx, query.SettleQueuedRolloutParams{
+		OrganizationID: t.organization, ID: q.ID, Outcome: q.Outcome, MadeRolloutID: orNull(q.MadeRolloutID), EndedAt: q.EndedAt,
+		CancelledByType: string(q.CancelledBy.Type), CancelledByID: orNull(q.CancelledBy.ID),
 	})
-	if err != nil {
+	if err != nil || n == 0 { // it has left the queue meanwhile
 		return pg.Classify(err, "settle queued rollout %d", q.ID)
 	}
-	return t.SettleQueued(ctx, q)
+	if err := t.SettleQueued(ctx, q); err != nil || q.Outcome == "" {
+		return err
+	}
+	return notify.Dropped(ctx, t.q, t.organization, q)
 }
 
 // OrganizationsWithFreeQueue implements rollout.Store.

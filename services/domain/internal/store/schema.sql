@@ -2811,12 +2811,17 @@ CREATE TABLE cd_queued_rollouts (
     inputs jsonb NOT NULL DEFAULT '{}'::jsonb,
     comparison_id bigint,
     compares_until timestamp with time zone,
+    ended_at timestamp with time zone,
+    cancelled_by_type text NOT NULL DEFAULT ''::text,
+    cancelled_by_id bigint,
     CONSTRAINT cd_queued_rollouts_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_queued_rollouts_comparison FOREIGN KEY (organization_id, comparison_id) REFERENCES cd_rollout_previews(organization_id, id) ON DELETE SET NULL (comparison_id),
     CONSTRAINT cd_queued_rollouts_made_rollout FOREIGN KEY (organization_id, made_rollout_id) REFERENCES cd_rollouts(organization_id, id),
     CONSTRAINT cd_queued_rollouts_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
     CONSTRAINT cd_queued_rollouts_trigger FOREIGN KEY (organization_id, trigger_id) REFERENCES cd_triggers(organization_id, id),
     CONSTRAINT cd_queued_rollouts_version_set FOREIGN KEY (organization_id, application_id, version_set_id) REFERENCES cd_version_sets(organization_id, application_id, id),
+    CONSTRAINT cd_queued_rollouts_cancelled_is_dropped CHECK (((cancelled_by_type = ''::text) OR (state = 'dropped'::text))),
+    CONSTRAINT cd_queued_rollouts_canceller_is_known CHECK ((cancelled_by_type = ANY (ARRAY[''::text, 'user'::text, 'agent'::text]))),
     CONSTRAINT cd_queued_rollouts_dropped_says_why CHECK (((state = 'dropped'::text) = (outcome <> ''::text))),
     CONSTRAINT cd_queued_rollouts_inputs_are_an_object CHECK (((jsonb_typeof(inputs) = 'object'::text) AND (octet_length((inputs)::text) <= 65536))),
     CONSTRAINT cd_queued_rollouts_principal_is_known CHECK ((principal_type = ANY (ARRAY['user'::text, 'agent'::text, 'policy'::text, 'schedule'::text, 'system'::text]))),
@@ -2826,14 +2831,21 @@ CREATE TABLE cd_queued_rollouts (
 );
 CREATE INDEX cd_queued_rollouts_by_comparison ON cd_queued_rollouts USING btree (organization_id, comparison_id) WHERE (comparison_id IS NOT NULL);
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
+CREATE INDEX cd_queued_rollouts_ended ON cd_queued_rollouts USING btree (organization_id, application_id, id) WHERE (state <> 'pending'::text);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_queued_rollouts.cancelled_by_id IS
+    'The member who has taken it out of the queue; null for nobody.';
+COMMENT ON COLUMN cd_queued_rollouts.cancelled_by_type IS
+    'The kind of member who has taken it out of the queue; empty for nobody.';
 COMMENT ON COLUMN cd_queued_rollouts.cause IS
     'What made the trigger ask for it; empty without one.';
 COMMENT ON COLUMN cd_queued_rollouts.compares_until IS
     'Until when the rollout waits for it; null once there is a result.';
 COMMENT ON COLUMN cd_queued_rollouts.comparison_id IS
     'What the drivers were asked to compare; null before, and once that is deleted.';
+COMMENT ON COLUMN cd_queued_rollouts.ended_at IS
+    'When it began or was dropped; null while it waits, and for what an earlier release has settled.';
 COMMENT ON COLUMN cd_queued_rollouts.environments IS
     'Where it goes, by name; empty for the whole pipeline.';
 COMMENT ON COLUMN cd_queued_rollouts.inputs IS

@@ -64,6 +64,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 	if len(a.FormerNames) > 0 {
 		command.Row(w, "FORMERLY", strings.Join(a.FormerNames, ", "))
 	}
+	queueRows(w, a)
 	detailRows(w, a.Labels, a.Owner, a.Links)
 	fmt.Fprintln(w)
 	command.Row(w, "SERVICE", "SOURCE", "CONFIGURATION")
@@ -94,5 +95,16 @@ func applicationDetail(w io.Writer, a client.Application) {
 	if drifted := a.Drifts(); len(drifted) > 0 {
 		fmt.Fprintln(w)
 		command.DriftTable(w, drifted)
+	}
+}
+
+// queueRows say what is pending in the queue of an application and why or, while nothing is, why the latest has not begun.
+func queueRows(w io.Writer, a client.Application) {
+	if q := a.Queued; q != nil {
+		command.Row(w, "PENDING", fmt.Sprintf("%s, since %s: %s", q.VersionSet.Name, command.Moment(q.RequestedAt), command.QueueWords(*q)), q.ID)
+		return
+	}
+	if q := a.LastQueued; q != nil && (q.State == "CANCELLED" || q.State == "DROPPED") {
+		command.Row(w, "NOT BEGUN", fmt.Sprintf("%s, %s at %s: %s", q.VersionSet.Name, journal.Human(q.State), command.Optional(q.EndedAt), q.Why), q.ID)
 	}
 }

@@ -39,7 +39,7 @@ func (c commands) rollout() *cobra.Command {
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
 		c.rolloutPause(), c.rolloutResume(), c.rolloutTargets(), c.rolloutPauseWave(), c.rolloutResumeWave(),
-		c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutRollback(), c.rolloutBreakGlass(),
+		c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutQueue(), c.rolloutCancelQueued(), c.rolloutRollback(), c.rolloutBreakGlass(),
 		c.rolloutBypassFreeze(),
 		c.rolloutKeep(), c.rolloutWatch())
 }
@@ -53,7 +53,13 @@ func (c commands) rolloutList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Print(all, func(w io.Writer) { rolloutTable(w, all) })
+			var queued []client.QueuedRollout
+			if c.Output == "table" && (len(filter.States) == 0 || slices.Contains(filter.States, "PENDING")) {
+				if queued, err = api.QueuedRollouts(cmd.Context(), filter.Application); err != nil {
+					return err
+				}
+			}
+			return c.Print(all, func(w io.Writer) { rolloutTable(w, all, queued...) })
 		})
 	cmd.Flags().StringVar(&filter.Application, "application", "", "only rollouts of the application with this `name`")
 	command.WordsFlag(cmd, &filter.States, "state", "only those in these states", rolloutStates())
@@ -256,6 +262,60 @@ func (c commands) rolloutCancel() *cobra.Command {
 		[]string{"leave", "abort", "rollback"})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
 	return cmd
+}
+
+func (c commands) rolloutQueue() *cobra.Command {
+	var application string
+	cmd := c.Asking("queue", "List the rollouts that are pending in queues, and why: the first to begin first",
+		"  lockstep rollout queue --application shop", command.Exactly(0),
+		func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			all, err := api.QueuedRollouts(cmd.Context(), application)
+			if err != nil {
+				return err
+			}
+			return c.Print(all, func(w io.Writer) { queueTable(w, all) })
+		})
+	cmd.Flags().StringVar(&application, "application", "", "only that of the application with this `name`")
+	return cmd
+}
+
+func (c commands) rolloutCancelQueued() *cobra.Command {
+	var application, reason string
+	cmd := c.Asking("cancel-queued [ID]", "Take a rollout out of the queue before it begins: one that waits for another, or for the drivers",
+		"  lockstep rollout cancel-queued queuedrollout_12 --reason 'wrong set'\n"+
+			"  lockstep rollout cancel-queued --application shop    # the one that waits there", command.Between(0, 1),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			queued, err := chooseQueued(cmd.Context(), api, application, args)
+			if err != nil {
+				return err
+			}
+			one, err := api.CancelQueuedRollout(cmd.Context(), queued, reason)
+			if err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { queueTable(w, []client.QueuedRollout{one}) })
+		})
+	cmd.Flags().StringVar(&application, "application", "", "take out what waits for the application with this `name`")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the journal")
+	return cmd
+}
+
+// chooseQueued is the identifier that was given, or that of what waits for an application.
+func chooseQueued(ctx context.Context, api *client.Client, application string, args []string) (string, error) {
+	switch {
+	case len(args) == 1 && application == "":
+		return args[0], nil
+	case len(args) == 1 || application == "":
+		return "", fault.New(fault.Invalid, "queued rollout: expected either ID or --application NAME")
+	}
+	all, err := api.QueuedRollouts(ctx, application)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", fault.New(fault.NotFound, "application %q has no rollout in its queue", application)
+	}
+	return all[0].ID, nil
 }
 
 func rolloutStates() []string {

@@ -43,11 +43,26 @@ func requirements(all []client.GateRequirement) string {
 	return strings.Join(parts, ", ")
 }
 
-func rolloutTable(w io.Writer, all []client.Rollout) {
+// rolloutTable lists rollouts, after those that wait in queues.
+func rolloutTable(w io.Writer, all []client.Rollout, queued ...client.QueuedRollout) {
 	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
+	for _, q := range queued {
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q), command.Moment(q.RequestedAt), "")
+	}
 	for _, r := range all {
 		command.Row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waitsFor(r), ", "), command.Moment(r.CreatedAt),
 			command.Optional(r.FinishedAt))
+	}
+}
+
+func queueTable(w io.Writer, all []client.QueuedRollout) {
+	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WHY", "ASKED FOR", "BY")
+	for _, q := range all {
+		by := q.PrincipalType
+		if q.Principal != nil {
+			by = q.Principal.Name
+		}
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q), command.Moment(q.RequestedAt), by)
 	}
 }
 

@@ -1,6 +1,74 @@
 package graph_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
+
+// queued puts a rollout into the queue of the application of the last rollout of our organization; it answers its id.
+func (f *fixture) queued() string {
+	f.t.Helper()
+	var number int64
+	if err := f.owner.QueryRow(f.t.Context(), `INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id,
+			reason, requested_at)
+		SELECT organization_id, application_id, version_set_id, 'user', 1, 'ticket 81', now() FROM cd_rollouts WHERE organization_id = $1 ORDER BY id DESC LIMIT 1
+		RETURNING id`, ours).Scan(&number); err != nil {
+		f.t.Fatal(err)
+	}
+	return fmt.Sprintf("queuedrollout_%d", number)
+}
+
+// R4-03, R4-05: what is pending says why, in the list and at its application, and is cancelled once; then it says what came of it.
+func TestWhatIsPendingIsShownAndCancelled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.story()
+	id := f.queued()
+	type pending struct {
+		ID, State, Why string
+		WaitsFor       *string
+		Application    struct{ Name string }
+		Principal      struct{ Name string }
+		CancelledBy    *struct{ ID string }
+		EndedAt        *string
+		ViewerCan      []struct {
+			Action  string
+			Allowed bool
+		}
+	}
+	const fields = `id state why waitsFor application { name } principal { name } cancelledBy { id } endedAt viewerCan { action allowed }`
+	var data struct {
+		QueuedRollouts []pending
+		Application    struct{ QueuedRollout, LastQueuedRollout *pending }
+	}
+	look := func() {
+		t.Helper()
+		data.QueuedRollouts, data.Application.QueuedRollout, data.Application.LastQueuedRollout = nil, nil, nil
+		f.ask(ours, `{ queuedRollouts(application: "shop") { `+fields+` } application(name: "shop") { queuedRollout { `+fields+` } lastQueuedRollout { `+fields+` } } }`,
+			nil).into(t, &data)
+	}
+	look()
+	q := data.Application.QueuedRollout
+	if len(data.QueuedRollouts) != 1 || q == nil || q.ID != id || q.State != "PENDING" || q.Why == "" || q.WaitsFor == nil || q.Application.Name != "shop" ||
+		q.EndedAt != nil || len(q.ViewerCan) != 1 || !q.ViewerCan[0].Allowed || data.Application.LastQueuedRollout != nil {
+		t.Fatalf("found %+v and %+v; want the one that waits, with why", data.QueuedRollouts, q)
+	}
+	input := map[string]any{"queuedRolloutId": id, "reason": "wrong version"}
+	if p := f.change(theirs, "cancelQueuedRollout", "queuedRollout", "id", input); len(p.Errors) != 1 || p.Errors[0].Code != "NOT_FOUND" {
+		t.Errorf("another organization cancels it: found %+v; want that it is not found", p.Errors)
+	}
+	for range 2 {
+		if p := f.change(ours, "cancelQueuedRollout", "queuedRollout", "id", input); len(p.Errors) > 0 {
+			t.Fatalf("%+v", p.Errors)
+		}
+	}
+	look()
+	last := data.Application.LastQueuedRollout
+	if len(data.QueuedRollouts) != 0 || data.Application.QueuedRollout != nil || last == nil || last.State != "CANCELLED" || last.WaitsFor != nil ||
+		last.CancelledBy == nil || last.EndedAt == nil {
+		t.Errorf("found %+v and %+v; want that nothing waits, and who has cancelled it", data.QueuedRollouts, last)
+	}
+}
 
 // chained puts a chain into the tables that the last rollout of our organization began, with one application that waits; it answers its id.
 func (f *fixture) chained() string {

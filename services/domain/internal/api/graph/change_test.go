@@ -135,6 +135,7 @@ func (f *fixture) controls() {
 		f.t.Fatal(err)
 	}
 	do("releasePromotionHold", "application", map[string]any{"application": "shop", "environment": "staging"})
+	do("cancelQueuedRollout", "queuedRollout", map[string]any{"queuedRolloutId": f.queued(), "reason": "wrong version"})
 	do("cancelChain", "chain", map[string]any{"chainId": f.chained(), "reason": "wrong version"})
 	environment := do("createEnvironment", "environment", map[string]any{
 		"name": "lab", "tier": "DEVELOPMENT", "driverRef": "argo-rollouts@1",

@@ -37,6 +37,7 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 	f := newFixture(t)
 	f.story() // rollout_1 of shop has failed; rollout_2 waits at the gate "production"
 	f.chained()
+	f.queued()
 	ctx := t.Context()
 	apps := must(f.view.Applications(ctx, ours, core.ApplicationFilter{}, core.Page{First: 10}))(t)
 	var shop, blog core.Application
@@ -87,6 +88,7 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"releasePromotionHold": func(a core.Actor) error {
 			return of(f.triggers.ReleasePromotionHold(ctx, a, shop.ID, production.ID, ""))
 		},
+		"cancelQueuedRollout": func(a core.Actor) error { return of(f.rollouts.CancelQueued(ctx, a, 1, "")) },
 		"cancelChain": func(a core.Actor) error { return of(f.triggers.CancelChain(ctx, a, 1, "")) },
 		"createFlowDefinition": func(a core.Actor) error {
 			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))

@@ -154,6 +154,7 @@ type Rollouts interface {
 	ApproveGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
 	RejectGate(ctx context.Context, a core.Actor, r rollout.Resolution) (core.Rollout, error)
 	CancelRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)
+	CancelQueued(ctx context.Context, a core.Actor, queued int64, reason string) (core.QueuedRollout, error)
 	CancelThen(ctx context.Context, a core.Actor, n rollout.Cancellation) (core.Rollout, error)
 	CheckJournal(ctx context.Context, a core.Actor, p core.Page) (rollout.JournalCheck, error)
 	AbortRollout(ctx context.Context, a core.Actor, rollout int64, reason string) (core.Rollout, error)

@@ -58,7 +58,9 @@ type loaders struct {
 	activeRolloutOf         *loader[int64, core.Rollout]
 	rollbackPolicyOf        *loader[int64, core.RollbackPolicy]
 	rolloutPolicyOf         *loader[int64, core.RolloutPolicy]
+	queuedRollouts          *loader[int64, core.QueuedRollout]
 	queuedRolloutOf         *loader[int64, core.QueuedRollout]
+	lastQueuedOf            *loader[int64, core.QueuedRollout]
 	gatesOf                 *loader[int64, []core.Gate]
 	gatesOfStop             *loader[int64, []core.Gate]
 	rolloutEnvironments     *loader[int64, core.RolloutEnvironment]
@@ -192,7 +194,9 @@ func newLoaders(r Domain, actor core.Actor, c clock.Clock, window time.Duration)
 		activeRolloutOf:         plain(b, r.View.ActiveRollouts),
 		rollbackPolicyOf:        plain(b, r.View.RollbackPolicies),
 		rolloutPolicyOf:         plain(b, r.View.RolloutPolicies),
+		queuedRollouts:          plain(b, r.View.QueuedRolloutsByID),
 		queuedRolloutOf:         plain(b, r.View.QueuedRollouts),
+		lastQueuedOf:            plain(b, r.View.LastQueuedRollouts),
 		gatesOf:                 plain(b, r.View.OpenGates),
 		gatesOfStop:             plain(b, r.View.GatesOfStops),
 		rolloutEnvironments:     plain(b, r.View.RolloutEnvironmentsByID),

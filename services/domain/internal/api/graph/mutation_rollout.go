@@ -56,6 +56,17 @@ func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput
 	return p, err
 }
 
+// CancelQueuedRollout takes a rollout out of the queue of its application.
+func (m mutation) CancelQueuedRollout(ctx context.Context, in model.CancelQueuedRolloutInput) (p model.CancelQueuedRolloutPayload, err error) {
+	n, err := number("/queuedRolloutId", model.KindQueuedRollout, in.QueuedRolloutID)
+	var ended core.QueuedRollout
+	if err == nil {
+		ended, err = m.domain.Rollouts.CancelQueued(ctx, loadersOf(ctx).actor, n, orEmpty(in.Reason))
+	}
+	p.QueuedRollout, p.Errors, err = changed(ended, inField(err, "/queuedRolloutId"), model.WrapQueuedRollout)
+	return p, err
+}
+
 // PauseRollout holds a rollout at a gate.
 func (m mutation) PauseRollout(ctx context.Context, in model.PauseRolloutInput) (p model.PauseRolloutPayload, err error) {
 	p.Rollout, p.Errors, err = apply(ctx, in.RolloutID, in.Reason, m.domain.Rollouts.PauseRollout)

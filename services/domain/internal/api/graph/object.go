@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-cd/lockstep/services/domain/internal/api/graph/model"
@@ -92,17 +93,77 @@ func (application) RolloutPolicy(ctx context.Context, a *model.Application) (mod
 	return *own, nil
 }
 
-// QueuedRollout is the one that waits for the active one to be over, if there is one.
+// QueuedRollout is the one that waits in its queue, if there is one.
 func (application) QueuedRollout(ctx context.Context, a *model.Application) (*model.QueuedRollout, error) {
 	return optional(ctx, loadersOf(ctx).queuedRolloutOf, a.ID, model.WrapQueuedRollout)
+}
+
+// LastQueuedRollout is the latest that has left its queue; null if none has.
+func (application) LastQueuedRollout(ctx context.Context, a *model.Application) (*model.QueuedRollout, error) {
+	return optional(ctx, loadersOf(ctx).lastQueuedOf, a.ID, model.WrapQueuedRollout)
 }
 
 // queuedRollout resolves those of QueuedRollout.
 type queuedRollout struct{}
 
+// Application is whose queue it waits in.
+func (queuedRollout) Application(ctx context.Context, q *model.QueuedRollout) (model.Application, error) {
+	return required(ctx, loadersOf(ctx).applications, model.KindApplication, q.ApplicationID, model.WrapApplication)
+}
+
 // VersionSet is what will be promoted.
 func (queuedRollout) VersionSet(ctx context.Context, q *model.QueuedRollout) (model.VersionSet, error) {
 	return required(ctx, loadersOf(ctx).versionSets, model.KindVersionSet, q.VersionSetID, model.WrapVersionSet)
+}
+
+// WaitsFor is null for one that waits no longer.
+func (queuedRollout) WaitsFor(ctx context.Context, q *model.QueuedRollout) (*model.QueueWait, error) {
+	if q.QueuedRollout.State != core.QueuedPending {
+		return nil, nil //nolint:nilnil // null
+	}
+	active, _, err := loadersOf(ctx).activeRolloutOf.load(ctx, q.ApplicationID)
+	kind, _ := q.WaitsFor(active)
+	w := model.QueueWait(strings.ToUpper(string(kind)))
+	return &w, err
+}
+
+// Why is what it waits for, or what came of it.
+func (queuedRollout) Why(ctx context.Context, q *model.QueuedRollout) (string, error) {
+	switch q.QueuedRollout.State {
+	case core.QueuedStarted:
+		return fmt.Sprintf("it has begun as rollout_%d", q.MadeRolloutID), nil
+	case core.QueuedDropped:
+		return q.Outcome, nil
+	case core.QueuedPending:
+	}
+	active, _, err := loadersOf(ctx).activeRolloutOf.load(ctx, q.ApplicationID)
+	_, why := q.WaitsFor(active)
+	return why, err
+}
+
+// Principal is null for who is no member.
+func (queuedRollout) Principal(ctx context.Context, q *model.QueuedRollout) (*model.Member, error) {
+	return optional(ctx, loadersOf(ctx).members, q.Requester.ID, model.WrapMember)
+}
+
+// Rollout is null unless it has begun.
+func (queuedRollout) Rollout(ctx context.Context, q *model.QueuedRollout) (*model.Rollout, error) {
+	return optional(ctx, loadersOf(ctx).rollouts, q.MadeRolloutID, model.WrapRollout)
+}
+
+// CancelledBy is null for nobody.
+func (queuedRollout) CancelledBy(ctx context.Context, q *model.QueuedRollout) (*model.Member, error) {
+	return optional(ctx, loadersOf(ctx).members, q.QueuedRollout.CancelledBy.ID, model.WrapMember)
+}
+
+// ViewerCan is about taking it out of the queue.
+func (queuedRollout) ViewerCan(ctx context.Context, q *model.QueuedRollout) ([]model.Ability, error) {
+	l := loadersOf(ctx)
+	s, _, err := l.applicationStandings.load(ctx, q.ApplicationID)
+	if err != nil {
+		return nil, err
+	}
+	return abilities(func(core.Action) error { return q.MayCancel(l.actor, s.Targets) }, core.ActionCancelQueuedRollout)
 }
 
 // service resolves those of Service.

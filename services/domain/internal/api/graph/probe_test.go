@@ -205,6 +205,7 @@ func TestEveryNodeProbedFromAnotherOrganization(t *testing.T) {
 	f.populate()
 	f.freezing(1)
 	f.chained()
+	f.queued()
 	f.change(ours, "vetoVersion", "veto", "id", map[string]any{"versionId": "version_1", "reason": "bad"})
 	f.deciding()
 	schema := schemaOf(t)

@@ -108,6 +108,24 @@ func (q query) Rollout(ctx context.Context, global string) (*model.Rollout, erro
 	return optional(ctx, loadersOf(ctx).rollouts, number, model.WrapRollout)
 }
 
+// mostQueued is how many rollouts that wait are listed at most.
+const mostQueued = 500
+
+// QueuedRollouts are those that wait, of all applications or of one.
+func (q query) QueuedRollouts(ctx context.Context, application *string, first *int) (all []model.QueuedRollout, err error) {
+	of, n := int64(0), defaultPage
+	if first != nil {
+		n = min(max(*first, 0), mostQueued)
+	}
+	if application != nil {
+		if of, err = applicationNumber(ctx, q.domain.View, *application); err != nil {
+			return nil, err
+		}
+	}
+	found, err := q.domain.View.WaitingRollouts(ctx, loadersOf(ctx).actor.Organization, of, n)
+	return wrapAll(found, model.WrapQueuedRollout), err
+}
+
 // ArtifactSources is one page of them, of one application if asked so.
 func (q query) ArtifactSources(
 	ctx context.Context, first *int, after *string, last *int, before, application *string, orderBy *core.Order,
@@ -211,6 +229,8 @@ func (q query) Node(ctx context.Context, global string) (model.Node, error) {
 		return node(ctx, l.previews, number, model.WrapPreview)
 	case model.KindRollout:
 		return node(ctx, l.rollouts, number, model.WrapRollout)
+	case model.KindQueuedRollout:
+		return node(ctx, l.queuedRollouts, number, model.WrapQueuedRollout)
 	case model.KindRolloutEnvironment:
 		return node(ctx, l.rolloutEnvironments, number, model.WrapRolloutEnvironment)
 	case model.KindFreeze:

@@ -439,7 +439,7 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 		if err := c.checkEscalationChannels(n.Channel, channels); err != nil {
 			return err
 		}
-		if e := slices.Index(c.Events, core.MomentRolloutQueued); e >= 0 && channels[at].Kind.Alarms() {
+		if e := slices.IndexFunc(c.Events, core.NotificationMoment.OfQueue); e >= 0 && channels[at].Kind.Alarms() {
 			return invalid(fmt.Sprintf("/config/events/%d", e), "found %s for a channel of kind %s, whose alert nothing would end: what waits in the "+
 				"queue is no rollout yet; expected another event, such as %s, or another channel", c.Events[e], channels[at].Kind, core.MomentRolloutBegan)
 		}

@@ -312,7 +312,7 @@ func (u *UseCases) personal(
 		ApplicationID: n.ApplicationID, RolloutID: n.RolloutID, Environments: f.environmentIDs, Tiers: f.tiers, Moment: n.Moment,
 		Asks: n.Moment == core.MomentApprovalNeeded || n.Moment == core.MomentCallRequested, Named: n.Moment.Named(),
 	}
-	if n.Moment == core.MomentRolloutQueued && n.By.Type == core.PrincipalUser {
+	if n.Moment.OfQueue() && n.By.Type == core.PrincipalUser {
 		w.Requester = n.By.ID
 	}
 	for _, c := range channels {

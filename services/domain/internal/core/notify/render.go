@@ -357,7 +357,7 @@ func (u *UseCases) linkOf(n core.Notification) string {
 		return base + "/waiting"
 	case n.RolloutID != 0:
 		return fmt.Sprintf("%s/rollouts/rollout_%d", base, n.RolloutID)
-	case n.Moment == core.MomentRolloutQueued && n.Application != "":
+	case n.Moment.OfQueue() && n.Application != "":
 		return base + "/applications/" + url.PathEscape(n.Application)
 	case n.Moment.OfEnvironment() && n.Environment != "":
 		return base + "/environments/" + url.PathEscape(n.Environment)
@@ -459,6 +459,8 @@ func headline(n core.Notification) string {
 		return n.Environment + ": environment " + ofEnvironment(n.Moment)
 	case core.MomentRolloutQueued:
 		return fmt.Sprintf("%s: a rollout to %s is pending", n.Application, n.Subject)
+	case core.MomentRolloutDropped:
+		return fmt.Sprintf("%s: the rollout to %s that was pending does not begin", n.Application, n.Subject)
 	case core.MomentArtifactPublished:
 		return fmt.Sprintf("%s: %s was published", n.Application, n.Subject)
 	case core.MomentArtifactDeleted:

@@ -304,7 +304,7 @@ func look(ctx context.Context, tx Tx, n core.Notification) (f facts, void bool, 
 			return f, true, ignoreMissing(err)
 		}
 		return f, !c.warnedOf(n), nil
-	case core.MomentRolloutQueued:
+	case core.MomentRolloutQueued, core.MomentRolloutDropped:
 		environments, err := tx.NotifiedQueue(ctx, n.ID)
 		f.goes(environments, 0)
 		return f, false, err
@@ -437,7 +437,7 @@ func (f facts) to(
 	n := f.notification
 	m = core.NotificationMessage{ChannelID: c.ID, RolloutID: n.RolloutID, Key: keyIn(c, n), DueAt: now}
 	if n.Moment == core.MomentProceeded || n.Moment == core.MomentAdvanced || n.Moment == core.MomentCredentialReplaced ||
-		c.Kind.Alarms() && n.Moment == core.MomentRolloutQueued { // nothing would end its alert
+		c.Kind.Alarms() && n.Moment.OfQueue() { // nothing would end its alert
 		return m, false, nil
 	}
 	own := 0

@@ -33,6 +33,8 @@ func sentences(ctx context.Context, tx subjects, organization int64, n core.Noti
 		return because(advanced(n)), nil
 	case core.MomentRolloutQueued:
 		return because(fmt.Sprintf("a rollout of %s to %s is pending", n.Application, n.Subject)), nil
+	case core.MomentRolloutDropped:
+		return because(fmt.Sprintf("a rollout of %s to %s does not begin", n.Application, n.Subject)), nil
 	case core.MomentRolloutPlanned:
 		return because("the " + kind + " is planned"), nil
 	case core.MomentRolloutStarted:

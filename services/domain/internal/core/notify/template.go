@@ -169,6 +169,9 @@ func sampleOf(moment core.NotificationMoment) sample {
 	case core.MomentRolloutQueued:
 		s.notification.RolloutID, s.notification.Environment, s.notification.Subject = 0, "", "1.4.2"
 		s.notification.Reason = "it waits for the end of rollout_11; asked for: as planned"
+	case core.MomentRolloutDropped:
+		s.notification.RolloutID, s.notification.Environment, s.notification.Subject = 0, "", "1.4.2"
+		s.notification.Reason = "cancelled by Ann: the fix has to wait; asked for: as planned"
 	case core.MomentRolloutPlanned:
 		s.notification.Environment, s.notification.Reason = "", "pipeline: the image of Deployment shop/api changes"
 	case core.MomentEnvironmentFailed:

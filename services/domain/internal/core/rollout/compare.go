@@ -157,17 +157,18 @@ func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q c
 	}
 	q.ApplicationID, q.VersionSetID, q.Requester, q.RequestedAt = p.application.ID, p.versionSet.ID, c.Principal(), c.at
 	q.ComparisonID, q.ComparesUntil = id, &until
-	return &q, tx.QueueRollout(ctx, q)
+	q, err = tx.QueueRollout(ctx, q)
+	return &q, err
 }
 
 // enterQueue puts a rollout into the queue of its application. What the drivers compare for the one that waits there is stopped.
-func (u *UseCases) enterQueue(ctx context.Context, tx Tx, c cause, q core.QueuedRollout) error {
+func (u *UseCases) enterQueue(ctx context.Context, tx Tx, c cause, q core.QueuedRollout) (core.QueuedRollout, error) {
 	waiting, err := tx.QueuedRollouts(ctx, c.Organization, []int64{q.ApplicationID})
 	if err != nil {
-		return err
+		return q, err
 	}
 	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], replacedInQueue); err != nil {
-		return err
+		return q, err
 	}
 	return tx.QueueRollout(ctx, q)
 }

@@ -14,7 +14,7 @@ import (
 
 // Promotion is what came of the wish to promote a version set.
 type Promotion struct {
-	// Rollout is the one that was made; nil when it waits for the active one to be over.
+	// Rollout is the one that was made; nil when it waits in the queue.
 	Rollout *core.Rollout
 	Queued  *core.QueuedRollout
 }
@@ -66,7 +66,8 @@ func (u *UseCases) makeRoom(ctx context.Context, tx Tx, c cause, n NewRollout) (
 		if err := u.CheckInputs(ctx, tx, c.Organization, set.ApplicationID, n.Inputs); err != nil {
 			return nil, err
 		}
-		return &q, u.enterQueue(ctx, tx, c, q)
+		q, err := u.enterQueue(ctx, tx, c, q)
+		return &q, err
 	case core.NewerSupersedes:
 		return nil, u.supersede(ctx, tx, c, r.ID, set)
 	case core.NewerRefused:
@@ -93,6 +94,57 @@ func (u *UseCases) supersede(ctx context.Context, tx Tx, c cause, rollout int64,
 		return err
 	}
 	return u.cancel(ctx, t, "superseded by "+by.Name)
+}
+
+// CancelQueued takes a rollout out of the queue of its application for a member, also while the drivers compare for it (R4-05). One that was
+// cancelled stays as it is. BeginQueued has the row locked as well, so it is one or the other.
+func (u *UseCases) CancelQueued(ctx context.Context, a core.Actor, id int64, reason string) (core.QueuedRollout, error) {
+	if err := core.CheckReason(reason); err != nil {
+		return core.QueuedRollout{}, err
+	}
+	var q core.QueuedRollout
+	err := core.Within(ctx, u.store, a, core.ActionCancelQueuedRollout, func(ctx context.Context, tx Tx) error {
+		var err error
+		if q, err = tx.LockQueuedRollout(ctx, id); err != nil {
+			return err
+		}
+		targets, err := core.ApplicationTargets(ctx, tx, a.Organization, q.ApplicationID)
+		if err != nil {
+			return err
+		}
+		if err := q.MayCancel(a, targets); err != nil || q.Cancelled() {
+			return err
+		}
+		found, err := tx.ApplicationsByID(ctx, a.Organization, []int64{q.ApplicationID})
+		if err != nil {
+			return err
+		}
+		sets, err := tx.VersionSetsByID(ctx, a.Organization, []int64{q.VersionSetID})
+		if err != nil {
+			return err
+		}
+		if q, err = u.Dequeue(ctx, tx, a, q, core.Because("cancelled by "+a.DisplayName(), reason)); err != nil {
+			return err
+		}
+		of := found[q.ApplicationID]
+		return core.Record(ctx, tx, a, core.Change{
+			Action: core.ActionCancelQueuedRollout, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: of.ID, Name: of.Name},
+			ApplicationID: of.ID, Reason: reason, Stricter: true,
+			Detail: fmt.Sprintf("the rollout of %s that waited in the queue since %s", sets[q.VersionSetID].Name, q.RequestedAt.UTC().Format(time.RFC3339)),
+		}, map[string]any{"state": core.QueuedPending}, map[string]any{"state": "cancelled"})
+	})
+	u.wake()
+	return q, err
+}
+
+// Dequeue takes a rollout out of the queue for a member, in the transaction of another use case. What the drivers compare for it is stopped.
+func (u *UseCases) Dequeue(ctx context.Context, tx Tx, a core.Actor, q core.QueuedRollout, outcome string) (core.QueuedRollout, error) {
+	now := u.clock.Now()
+	q.State, q.Outcome, q.EndedAt, q.CancelledBy = core.QueuedDropped, outcome, &now, a.Principal()
+	if err := u.endComparison(ctx, tx, cause{Actor: a, at: now}, q, outcome); err != nil {
+		return q, err
+	}
+	return q, tx.SettleQueuedRollout(ctx, q)
 }
 
 // BeginQueued begins the next rollout that has waited for another to be over; false when there was none. One that cannot
@@ -133,7 +185,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 				err = u.refuses(ctx, tx, c, p)
 			}
 			if forPeople(err) {
-				q.Outcome = fault.Public(err)
+				q.State, q.Outcome, q.EndedAt = core.QueuedDropped, fault.Public(err), &c.at
 				if err := u.endComparison(ctx, tx, c, q, "the rollout does not begin"); err != nil {
 					return err
 				}
@@ -152,7 +204,7 @@ func (u *UseCases) BeginQueued(ctx context.Context) (core.QueuedRollout, bool, e
 			if err != nil {
 				return err
 			}
-			q.MadeRolloutID, planned, found = made.ID, p, w.comparison
+			q.State, q.MadeRolloutID, q.EndedAt, planned, found = core.QueuedStarted, made.ID, &c.at, p, w.comparison
 			return tx.SettleQueuedRollout(ctx, q)
 		})
 		if err == nil && found != nil {
@@ -443,5 +495,6 @@ func (u *UseCases) takePlace(ctx context.Context, tx Tx, c cause, n Automatic, p
 		queued, err := u.compareFirst(ctx, tx, c, p, q)
 		return Begun{Queued: queued}, err
 	}
-	return Begun{Queued: &q}, u.enterQueue(ctx, tx, c, q)
+	q, err = u.enterQueue(ctx, tx, c, q)
+	return Begun{Queued: &q}, err
 }

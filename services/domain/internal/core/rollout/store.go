@@ -412,8 +412,10 @@ type Tx interface {
 	LiveSnapshots(ctx context.Context, application, environment int64) ([]core.LiveSnapshot, error)
 	// ForgetDriftPreviews deletes previews by which was searched for drift, of before an instant.
 	ForgetDriftPreviews(ctx context.Context, before time.Time, most int) error
-	// QueueRollout replaces the one that waits for the same application.
-	QueueRollout(ctx context.Context, q core.QueuedRollout) error
+	// QueueRollout drops the one that waits for the same application, and returns the new one with its number.
+	QueueRollout(ctx context.Context, q core.QueuedRollout) (core.QueuedRollout, error)
+	// LockQueuedRollout waits for who begins it or takes it out of the queue.
+	LockQueuedRollout(ctx context.Context, id int64) (core.QueuedRollout, error)
 	// FreeQueuedRollout locks the next one whose application has no active rollout, and skips what others have locked.
 	// One that waits for a comparison is next at an instant only if that has taken too long.
 	FreeQueuedRollout(ctx context.Context, at time.Time) (core.QueuedRollout, bool, error)

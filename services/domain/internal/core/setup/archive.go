@@ -41,7 +41,8 @@ func (u *UseCases) ArchiveApplication(ctx context.Context, a core.Actor, applica
 			return err
 		}
 		if q, waits := queued[application]; waits {
-			q.Outcome = "the application was archived"
+			now := u.clock.Now()
+			q.State, q.Outcome, q.EndedAt = core.QueuedDropped, "the application was archived", &now
 			if err := tx.SettleQueuedRollout(ctx, q); err != nil {
 				return err
 			}

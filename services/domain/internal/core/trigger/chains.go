@@ -43,8 +43,6 @@ type ChainTx interface {
 	SaveChainNode(ctx context.Context, n core.ChainNode) error
 	// NudgeChain has a chain decided about now.
 	NudgeChain(ctx context.Context, id int64, at time.Time) error
-	// SettleQueuedRollout ends the wait of a rollout in the queue.
-	SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) error
 }
 
 // Chains returns chains by their ids; no key for one that does not exist.
@@ -331,8 +329,7 @@ func (u *UseCases) cancelOne(ctx context.Context, tx Tx, a core.Actor, c core.Ch
 			continue
 		}
 		queues[n.ID] = true
-		q.Outcome = fmt.Sprintf("%s, which it is part of, was %s", c.Name(), why)
-		if err := tx.SettleQueuedRollout(ctx, q); err != nil {
+		if _, err := u.rollouts.Dequeue(ctx, tx, a, q, fmt.Sprintf("%s, which it is part of, was %s", c.Name(), why)); err != nil {
 			return c, err
 		}
 	}

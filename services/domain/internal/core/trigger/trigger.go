@@ -105,6 +105,7 @@ type Rollouts interface {
 	CheckInputs(ctx context.Context, tx rollout.Tx, organization, application int64, inputs json.RawMessage) error
 	Foresee(ctx context.Context, tx rollout.Tx, a core.Actor, n rollout.Unreleased) (rollout.Foreseen, error)
 	CancelWith(ctx context.Context, tx rollout.Tx, a core.Actor, rollout int64, reason string) error
+	Dequeue(ctx context.Context, tx rollout.Tx, a core.Actor, q core.QueuedRollout, outcome string) (core.QueuedRollout, error)
 }
 
 // Repositories understands sources of kind git.

@@ -146,6 +146,12 @@ type Reads interface {
 	RolloutPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RolloutPolicy, error)
 	// QueuedRollouts are those that wait, by application.
 	QueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error)
+	// QueuedRolloutsByID are those with some numbers, also of those that wait no longer.
+	QueuedRolloutsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.QueuedRollout, error)
+	// LastQueuedRollouts are the latest that have left the queue, by application.
+	LastQueuedRollouts(ctx context.Context, organization int64, applications []int64) (map[int64]core.QueuedRollout, error)
+	// WaitingRollouts are those that wait in the queues of all applications, or of one, the first to begin first, as many as most.
+	WaitingRollouts(ctx context.Context, organization, application int64, most int) ([]core.QueuedRollout, error)
 	// RollbackPolicies has no key for an application that has none of its own.
 	RollbackPolicies(ctx context.Context, organization int64, applications []int64) (map[int64]core.RollbackPolicy, error)
 	// Rollouts are newest first, where no other order is asked for.

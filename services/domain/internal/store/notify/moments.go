@@ -56,6 +56,17 @@ func Queued(ctx context.Context, q *query.Queries, organization int64, of core.Q
 	}), "store a notification of %s", core.MomentRolloutQueued)
 }
 
+// Dropped stores that a rollout has left the queue of its application and does not begin, while something names that.
+func Dropped(ctx context.Context, q *query.Queries, organization int64, of core.QueuedRollout) error {
+	at := of.RequestedAt
+	if of.EndedAt != nil {
+		at = *of.EndedAt
+	}
+	return pg.Classify(q.InsertDroppedStep(ctx, query.InsertDroppedStepParams{
+		OrganizationID: organization, ID: of.ID, At: at, Cause: fmt.Sprintf("dropped:%d%s", of.ID, core.StepEnd),
+	}), "store a notification of %s", core.MomentRolloutDropped)
+}
+
 // CheckFailed stores that a check failed, once until it passes: its subject is the key, and SubjectID the version set.
 func CheckFailed(ctx context.Context, q *query.Queries, organization int64, n core.Notification) error {
 	return pg.Classify(q.InsertCheckNotification(ctx, query.InsertCheckNotificationParams{

@@ -55,8 +55,28 @@ WHERE q.organization_id = @organization_id AND q.application_id = @application_i
         'environment_failed']))
 ON CONFLICT (organization_id, cause) DO NOTHING;
 
+-- name: InsertDroppedStep :exec
+-- A rollout that has left the queue and does not begin, with the reason. It goes where InsertQueuedStep has said. There are few of them, so the
+-- subscriptions are looked up by organization.
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_ids, subject, principal_type, principal_id,
+    reason)
+SELECT @organization_id, 'rollout_dropped', @cause, @at::timestamptz, @at::timestamptz, q.application_id,
+    ARRAY(SELECT e.id FROM cd_application_environments x
+        JOIN cd_environments e ON e.organization_id = x.organization_id AND e.id = x.environment_id
+        WHERE x.organization_id = q.organization_id AND x.application_id = q.application_id
+          AND (q.environments = '{}' AND x.current OR e.name = ANY(q.environments)) ORDER BY e.id),
+    v.name, q.principal_type, COALESCE(q.principal_id, 0), left(q.outcome || CASE WHEN q.reason = '' THEN '' ELSE '; asked for: ' || q.reason END, 1000)
+FROM cd_queued_rollouts q
+JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+WHERE q.organization_id = @organization_id AND q.id = @id
+  AND (EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = @organization_id AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? 'rollout_dropped'
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = @organization_id AND s.enabled AND 'rollout_dropped' = ANY(s.moments)))
+ON CONFLICT (organization_id, cause) DO NOTHING;
+
 -- name: NotifiedQueue :many
--- Where a rollout goes that was put into the queue.
+-- Where a rollout goes that was put into the queue, or has left it without beginning.
 SELECT e.id, e.name, e.tier FROM cd_notifications n
 JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = ANY(n.environment_ids)
 WHERE n.organization_id = @organization_id AND n.id = @id ORDER BY e.name;

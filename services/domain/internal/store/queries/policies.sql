@@ -63,8 +63,8 @@ UPDATE cd_rollout_closings SET settled = true WHERE organization_id = @organizat
 -- Across organizations, on purpose: there is one worker for all.
 SELECT organization_id::bigint FROM cd_organizations_with_due_closings(@at) AS organization_id;
 
--- name: SaveQueuedRollout :exec
--- The latest one asked for waits; the one before it does not any more.
+-- name: SaveQueuedRollout :one
+-- The latest one asked for waits. The one before it was dropped by now, unless two were asked for at once.
 INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs,
     comparison_id, compares_until)
 VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @principal_id, @reason, @requested_at, @environments, @trigger_id, @cause, @strategy, @inputs,
@@ -72,14 +72,32 @@ VALUES (@organization_id, @application_id, @version_set_id, @principal_type, @pr
 ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
-    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs, comparison_id = excluded.comparison_id, compares_until = excluded.compares_until;
+    cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs, comparison_id = excluded.comparison_id, compares_until = excluded.compares_until
+RETURNING id;
 
 -- name: QueuedRollouts :many
 SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND state = 'pending';
 
--- name: DisplacedVersionSets :many
--- That of the rollout that waits, which another one is about to take the place of.
-SELECT version_set_id FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = @application_id AND state = 'pending' FOR UPDATE;
+-- name: LockWaitingRollout :many
+-- The one that waits for an application, which another one is about to take the place of.
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND application_id = @application_id AND state = 'pending' FOR UPDATE;
+
+-- name: LockQueuedRollout :one
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND id = @id FOR UPDATE;
+
+-- name: QueuedRolloutsByID :many
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
+
+-- name: LastQueuedRollouts :many
+-- The latest one of each application that has left the queue.
+SELECT q.* FROM (SELECT @organization_id::bigint AS organization_id, unnest(@ids::bigint[]) AS id) a
+CROSS JOIN LATERAL (SELECT * FROM cd_queued_rollouts e WHERE e.organization_id = a.organization_id AND e.application_id = a.id AND e.state <> 'pending'
+    ORDER BY e.id DESC LIMIT 1) q;
+
+-- name: WaitingRollouts :many
+-- Those that wait, of all applications or of one, the first to begin first.
+SELECT * FROM cd_queued_rollouts WHERE organization_id = @organization_id AND state = 'pending' AND (@application_id::bigint = 0 OR application_id = @application_id)
+ORDER BY requested_at, id LIMIT @most;
 
 -- name: FreeQueuedRollout :one
 SELECT * FROM cd_queued_rollouts q
@@ -96,8 +114,9 @@ WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
 UPDATE cd_queued_rollouts SET compares_until = NULL
 WHERE organization_id = @organization_id AND comparison_id = @comparison_id AND state = 'pending' AND compares_until IS NOT NULL;
 
--- name: SettleQueuedRollout :exec
-UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 'started' ELSE 'dropped' END, outcome = @outcome, made_rollout_id = @made_rollout_id
+-- name: SettleQueuedRollout :execrows
+UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 'started' ELSE 'dropped' END, outcome = @outcome, made_rollout_id = @made_rollout_id,
+    ended_at = @ended_at, cancelled_by_type = @cancelled_by_type, cancelled_by_id = @cancelled_by_id
 WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
 
 -- name: OrganizationsWithFreeQueue :many

@@ -157,13 +157,6 @@ WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND state 
 UPDATE cd_trigger_signals SET outcome = @outcome, reason = @reason, rollout_id = @rollout_id, decided_at = now()
 WHERE organization_id = @organization_id AND trigger_id = @trigger_id AND outcome = 'queued';
 
--- name: DisplaceQueued :exec
--- The rollout that waits for an application gives way to another one.
-UPDATE cd_trigger_signals s SET outcome = 'declined', reason = @reason, decided_at = now()
-FROM cd_queued_rollouts q
-WHERE q.organization_id = @organization_id AND q.application_id = @application_id AND q.state = 'pending' AND s.organization_id = @organization_id
-  AND s.trigger_id = q.trigger_id AND s.outcome = 'queued';
-
 -- name: LatestDecisions :many
 -- The latest decisions of each trigger, the latest first; what was not decided about yet comes first.
 SELECT s.* FROM unnest(@ids::bigint[]) AS t(id)

@@ -1737,6 +1737,12 @@ type QueuedRollout struct {
 	ComparisonID *int64
 	// Until when the rollout waits for it; null once there is a result.
 	ComparesUntil *time.Time
+	// When it began or was dropped; null while it waits, and for what an earlier release has settled.
+	EndedAt *time.Time
+	// The kind of member who has taken it out of the queue; empty for nobody.
+	CancelledByType string
+	// The member who has taken it out of the queue; null for nobody.
+	CancelledByID *int64
 }
 
 type Reconciliation struct {

@@ -841,6 +841,44 @@ func (q *Queries) InsertDriftNotification(ctx context.Context, at time.Time, org
 	return err
 }
 
+const insertDroppedStep = `-- name: InsertDroppedStep :exec
+INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_ids, subject, principal_type, principal_id,
+    reason)
+SELECT $1, 'rollout_dropped', $2, $3::timestamptz, $3::timestamptz, q.application_id,
+    ARRAY(SELECT e.id FROM cd_application_environments x
+        JOIN cd_environments e ON e.organization_id = x.organization_id AND e.id = x.environment_id
+        WHERE x.organization_id = q.organization_id AND x.application_id = q.application_id
+          AND (q.environments = '{}' AND x.current OR e.name = ANY(q.environments)) ORDER BY e.id),
+    v.name, q.principal_type, COALESCE(q.principal_id, 0), left(q.outcome || CASE WHEN q.reason = '' THEN '' ELSE '; asked for: ' || q.reason END, 1000)
+FROM cd_queued_rollouts q
+JOIN cd_version_sets v ON v.organization_id = q.organization_id AND v.id = q.version_set_id
+WHERE q.organization_id = $1 AND q.id = $4
+  AND (EXISTS (SELECT FROM cd_notification_routes r JOIN cd_notification_channels c ON c.organization_id = r.organization_id AND c.id = r.channel_id
+    WHERE r.organization_id = $1 AND r.enabled AND r.removed_at IS NULL AND r.config -> 'events' ? 'rollout_dropped'
+      AND c.enabled AND c.removed_at IS NULL)
+  OR EXISTS (SELECT FROM cd_notification_subscriptions s WHERE s.organization_id = $1 AND s.enabled AND 'rollout_dropped' = ANY(s.moments)))
+ON CONFLICT (organization_id, cause) DO NOTHING
+`
+
+type InsertDroppedStepParams struct {
+	OrganizationID int64
+	Cause          string
+	At             time.Time
+	ID             int64
+}
+
+// A rollout that has left the queue and does not begin, with the reason. It goes where InsertQueuedStep has said. There are few of them, so the
+// subscriptions are looked up by organization.
+func (q *Queries) InsertDroppedStep(ctx context.Context, arg InsertDroppedStepParams) error {
+	_, err := q.db.Exec(ctx, insertDroppedStep,
+		arg.OrganizationID,
+		arg.Cause,
+		arg.At,
+		arg.ID,
+	)
+	return err
+}
+
 const insertEndNotification = `-- name: InsertEndNotification :exec
 INSERT INTO cd_notifications (organization_id, moment, cause, at, due_at, application_id, environment_id, rollout_id, subject_id, subject)
 SELECT b.organization_id, $1::text, 'end:' || b.id, $2::timestamptz, $2::timestamptz, b.application_id, b.environment_id, b.rollout_id, b.subject_id, b.subject
@@ -2050,7 +2088,7 @@ type NotifiedQueueRow struct {
 	Tier string
 }
 
-// Where a rollout goes that was put into the queue.
+// Where a rollout goes that was put into the queue, or has left it without beginning.
 func (q *Queries) NotifiedQueue(ctx context.Context, organizationID int64, iD int64) ([]NotifiedQueueRow, error) {
 	rows, err := q.db.Query(ctx, notifiedQueue, organizationID, iD)
 	if err != nil {

@@ -70,31 +70,6 @@ func (q *Queries) CompareQueuedRollout(ctx context.Context, arg CompareQueuedRol
 	return err
 }
 
-const displacedVersionSets = `-- name: DisplacedVersionSets :many
-SELECT version_set_id FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = $2 AND state = 'pending' FOR UPDATE
-`
-
-// That of the rollout that waits, which another one is about to take the place of.
-func (q *Queries) DisplacedVersionSets(ctx context.Context, organizationID int64, applicationID int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, displacedVersionSets, organizationID, applicationID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var version_set_id int64
-		if err := rows.Scan(&version_set_id); err != nil {
-			return nil, err
-		}
-		items = append(items, version_set_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const dueClosing = `-- name: DueClosing :one
 SELECT id, rollout_id, reason FROM cd_rollout_closings
 WHERE organization_id = $1 AND NOT settled AND due_at <= $2
@@ -137,7 +112,7 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 }
 
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until FROM cd_queued_rollouts q
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts q
 WHERE q.organization_id = $1 AND q.state = 'pending' AND (q.compares_until IS NULL OR q.compares_until <= $2)
   AND NOT EXISTS (SELECT FROM cd_rollouts r WHERE r.organization_id = $1 AND r.application_id = q.application_id AND r.state IN ('pending', 'in_progress', 'paused'))
 ORDER BY q.requested_at, q.id LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -167,6 +142,9 @@ func (q *Queries) FreeQueuedRollout(ctx context.Context, organizationID int64, a
 		&i.Inputs,
 		&i.ComparisonID,
 		&i.ComparesUntil,
+		&i.EndedAt,
+		&i.CancelledByType,
+		&i.CancelledByID,
 	)
 	return i, err
 }
@@ -191,6 +169,141 @@ func (q *Queries) InsertClosing(ctx context.Context, arg InsertClosingParams) er
 		arg.DueAt,
 	)
 	return err
+}
+
+const lastQueuedRollouts = `-- name: LastQueuedRollouts :many
+SELECT q.id, q.organization_id, q.application_id, q.version_set_id, q.principal_type, q.principal_id, q.reason, q.requested_at, q.state, q.outcome, q.made_rollout_id, q.environments, q.trigger_id, q.cause, q.created_at, q.updated_at, q.strategy, q.inputs, q.comparison_id, q.compares_until, q.ended_at, q.cancelled_by_type, q.cancelled_by_id FROM (SELECT $1::bigint AS organization_id, unnest($2::bigint[]) AS id) a
+CROSS JOIN LATERAL (SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts e WHERE e.organization_id = a.organization_id AND e.application_id = a.id AND e.state <> 'pending'
+    ORDER BY e.id DESC LIMIT 1) q
+`
+
+// The latest one of each application that has left the queue.
+func (q *Queries) LastQueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
+	rows, err := q.db.Query(ctx, lastQueuedRollouts, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedRollout
+	for rows.Next() {
+		var i QueuedRollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.RequestedAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.Environments,
+			&i.TriggerID,
+			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Strategy,
+			&i.Inputs,
+			&i.ComparisonID,
+			&i.ComparesUntil,
+			&i.EndedAt,
+			&i.CancelledByType,
+			&i.CancelledByID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockQueuedRollout = `-- name: LockQueuedRollout :one
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts WHERE organization_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) LockQueuedRollout(ctx context.Context, organizationID int64, iD int64) (QueuedRollout, error) {
+	row := q.db.QueryRow(ctx, lockQueuedRollout, organizationID, iD)
+	var i QueuedRollout
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.ApplicationID,
+		&i.VersionSetID,
+		&i.PrincipalType,
+		&i.PrincipalID,
+		&i.Reason,
+		&i.RequestedAt,
+		&i.State,
+		&i.Outcome,
+		&i.MadeRolloutID,
+		&i.Environments,
+		&i.TriggerID,
+		&i.Cause,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Strategy,
+		&i.Inputs,
+		&i.ComparisonID,
+		&i.ComparesUntil,
+		&i.EndedAt,
+		&i.CancelledByType,
+		&i.CancelledByID,
+	)
+	return i, err
+}
+
+const lockWaitingRollout = `-- name: LockWaitingRollout :many
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = $2 AND state = 'pending' FOR UPDATE
+`
+
+// The one that waits for an application, which another one is about to take the place of.
+func (q *Queries) LockWaitingRollout(ctx context.Context, organizationID int64, applicationID int64) ([]QueuedRollout, error) {
+	rows, err := q.db.Query(ctx, lockWaitingRollout, organizationID, applicationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedRollout
+	for rows.Next() {
+		var i QueuedRollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.RequestedAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.Environments,
+			&i.TriggerID,
+			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Strategy,
+			&i.Inputs,
+			&i.ComparisonID,
+			&i.ComparesUntil,
+			&i.EndedAt,
+			&i.CancelledByType,
+			&i.CancelledByID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const organizationsWithDueClosings = `-- name: OrganizationsWithDueClosings :many
@@ -269,7 +382,7 @@ func (q *Queries) OrganizationsWithFreeQueue(ctx context.Context) ([]int64, erro
 }
 
 const queuedRollouts = `-- name: QueuedRollouts :many
-SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) AND state = 'pending'
 `
 
 func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
@@ -302,6 +415,57 @@ func (q *Queries) QueuedRollouts(ctx context.Context, organizationID int64, ids 
 			&i.Inputs,
 			&i.ComparisonID,
 			&i.ComparesUntil,
+			&i.EndedAt,
+			&i.CancelledByType,
+			&i.CancelledByID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const queuedRolloutsByID = `-- name: QueuedRolloutsByID :many
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts WHERE organization_id = $1 AND id = ANY($2::bigint[])
+`
+
+func (q *Queries) QueuedRolloutsByID(ctx context.Context, organizationID int64, ids []int64) ([]QueuedRollout, error) {
+	rows, err := q.db.Query(ctx, queuedRolloutsByID, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedRollout
+	for rows.Next() {
+		var i QueuedRollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.RequestedAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.Environments,
+			&i.TriggerID,
+			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Strategy,
+			&i.Inputs,
+			&i.ComparisonID,
+			&i.ComparesUntil,
+			&i.EndedAt,
+			&i.CancelledByType,
+			&i.CancelledByID,
 		); err != nil {
 			return nil, err
 		}
@@ -349,7 +513,7 @@ func (q *Queries) RollbackPolicies(ctx context.Context, organizationID int64, id
 	return items, nil
 }
 
-const saveQueuedRollout = `-- name: SaveQueuedRollout :exec
+const saveQueuedRollout = `-- name: SaveQueuedRollout :one
 INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, environments, trigger_id, cause, strategy, inputs,
     comparison_id, compares_until)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
@@ -358,6 +522,7 @@ ON CONFLICT (organization_id, application_id) WHERE state = 'pending' DO UPDATE
 SET version_set_id = excluded.version_set_id, principal_type = excluded.principal_type, principal_id = excluded.principal_id,
     reason = excluded.reason, requested_at = excluded.requested_at, environments = excluded.environments, trigger_id = excluded.trigger_id,
     cause = excluded.cause, strategy = excluded.strategy, inputs = excluded.inputs, comparison_id = excluded.comparison_id, compares_until = excluded.compares_until
+RETURNING id
 `
 
 type SaveQueuedRolloutParams struct {
@@ -377,9 +542,9 @@ type SaveQueuedRolloutParams struct {
 	ComparesUntil  *time.Time
 }
 
-// The latest one asked for waits; the one before it does not any more.
-func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutParams) error {
-	_, err := q.db.Exec(ctx, saveQueuedRollout,
+// The latest one asked for waits. The one before it was dropped by now, unless two were asked for at once.
+func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutParams) (int64, error) {
+	row := q.db.QueryRow(ctx, saveQueuedRollout,
 		arg.OrganizationID,
 		arg.ApplicationID,
 		arg.VersionSetID,
@@ -395,7 +560,9 @@ func (q *Queries) SaveQueuedRollout(ctx context.Context, arg SaveQueuedRolloutPa
 		arg.ComparisonID,
 		arg.ComparesUntil,
 	)
-	return err
+	var id int64
+	err := row.Scan(&id)
+	return id, err
 }
 
 const saveRollbackPolicy = `-- name: SaveRollbackPolicy :exec
@@ -497,26 +664,36 @@ func (q *Queries) SettleComparison(ctx context.Context, organizationID int64, co
 	return err
 }
 
-const settleQueuedRollout = `-- name: SettleQueuedRollout :exec
-UPDATE cd_queued_rollouts SET state = CASE WHEN $1::text = '' THEN 'started' ELSE 'dropped' END, outcome = $1, made_rollout_id = $2
-WHERE organization_id = $3 AND id = $4 AND state = 'pending'
+const settleQueuedRollout = `-- name: SettleQueuedRollout :execrows
+UPDATE cd_queued_rollouts SET state = CASE WHEN $1::text = '' THEN 'started' ELSE 'dropped' END, outcome = $1, made_rollout_id = $2,
+    ended_at = $3, cancelled_by_type = $4, cancelled_by_id = $5
+WHERE organization_id = $6 AND id = $7 AND state = 'pending'
 `
 
 type SettleQueuedRolloutParams struct {
-	Outcome        string
-	MadeRolloutID  *int64
-	OrganizationID int64
-	ID             int64
+	Outcome         string
+	MadeRolloutID   *int64
+	EndedAt         *time.Time
+	CancelledByType string
+	CancelledByID   *int64
+	OrganizationID  int64
+	ID              int64
 }
 
-func (q *Queries) SettleQueuedRollout(ctx context.Context, arg SettleQueuedRolloutParams) error {
-	_, err := q.db.Exec(ctx, settleQueuedRollout,
+func (q *Queries) SettleQueuedRollout(ctx context.Context, arg SettleQueuedRolloutParams) (int64, error) {
+	result, err := q.db.Exec(ctx, settleQueuedRollout,
 		arg.Outcome,
 		arg.MadeRolloutID,
+		arg.EndedAt,
+		arg.CancelledByType,
+		arg.CancelledByID,
 		arg.OrganizationID,
 		arg.ID,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const settleRollback = `-- name: SettleRollback :exec
@@ -549,4 +726,54 @@ WHERE organization_id = $1 AND rollout_id = $2 AND state = 'pending' AND cause =
 func (q *Queries) StopRollbackClock(ctx context.Context, organizationID int64, rolloutID int64) error {
 	_, err := q.db.Exec(ctx, stopRollbackClock, organizationID, rolloutID)
 	return err
+}
+
+const waitingRollouts = `-- name: WaitingRollouts :many
+SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts WHERE organization_id = $1 AND state = 'pending' AND ($2::bigint = 0 OR application_id = $2)
+ORDER BY requested_at, id LIMIT $3
+`
+
+// Those that wait, of all applications or of one, the first to begin first.
+func (q *Queries) WaitingRollouts(ctx context.Context, organizationID int64, applicationID int64, most int32) ([]QueuedRollout, error) {
+	rows, err := q.db.Query(ctx, waitingRollouts, organizationID, applicationID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuedRollout
+	for rows.Next() {
+		var i QueuedRollout
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrganizationID,
+			&i.ApplicationID,
+			&i.VersionSetID,
+			&i.PrincipalType,
+			&i.PrincipalID,
+			&i.Reason,
+			&i.RequestedAt,
+			&i.State,
+			&i.Outcome,
+			&i.MadeRolloutID,
+			&i.Environments,
+			&i.TriggerID,
+			&i.Cause,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Strategy,
+			&i.Inputs,
+			&i.ComparisonID,
+			&i.ComparesUntil,
+			&i.EndedAt,
+			&i.CancelledByType,
+			&i.CancelledByID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -42,19 +42,6 @@ func (q *Queries) DecideSignals(ctx context.Context, arg DecideSignalsParams) er
 	return err
 }
 
-const displaceQueued = `-- name: DisplaceQueued :exec
-UPDATE cd_trigger_signals s SET outcome = 'declined', reason = $1, decided_at = now()
-FROM cd_queued_rollouts q
-WHERE q.organization_id = $2 AND q.application_id = $3 AND q.state = 'pending' AND s.organization_id = $2
-  AND s.trigger_id = q.trigger_id AND s.outcome = 'queued'
-`
-
-// The rollout that waits for an application gives way to another one.
-func (q *Queries) DisplaceQueued(ctx context.Context, reason string, organizationID int64, applicationID int64) error {
-	_, err := q.db.Exec(ctx, displaceQueued, reason, organizationID, applicationID)
-	return err
-}
-
 const dueTrigger = `-- name: DueTrigger :one
 SELECT t.organization_id, t.id, t.application_id, t.name, t.kind, t.config, t.enabled, t.principal_type, t.principal_id, t.principal_name, t.changed_at, t.removed_at, t.created_at, t.updated_at FROM (
     SELECT DISTINCT f.trigger_id FROM (

@@ -409,11 +409,6 @@ func (w Writes) SettleQueued(ctx context.Context, q core.QueuedRollout) error {
 	return pg.Classify(w.Q.SettleQueuedSignals(ctx, p), "settle what trigger %d queued", q.TriggerID)
 }
 
-// Displace records that what a trigger had queued gives way to another rollout.
-func (w Writes) Displace(ctx context.Context, application int64, reason string) error {
-	return pg.Classify(w.Q.DisplaceQueued(ctx, reason, w.Entered, application), "displace what application %d has queued", application)
-}
-
 // EnvironmentsOfCommit implements trigger.Tx.
 func (w Writes) EnvironmentsOfCommit(ctx context.Context, application int64, commit string) ([]int64, error) {
 	ids, err := w.Q.EnvironmentsOfCommit(ctx, w.Entered, commit, application)

@@ -116,6 +116,7 @@ type MutationResolver interface {
 	SetLegalHold(ctx context.Context, input model.SetLegalHoldInput) (model.RetentionPayload, error)
 	CreateRollout(ctx context.Context, input model.CreateRolloutInput) (model.CreateRolloutPayload, error)
 	CancelRollout(ctx context.Context, input model.CancelRolloutInput) (model.CancelRolloutPayload, error)
+	CancelQueuedRollout(ctx context.Context, input model.CancelQueuedRolloutInput) (model.CancelQueuedRolloutPayload, error)
 	AbortRollout(ctx context.Context, input model.AbortRolloutInput) (model.AbortRolloutPayload, error)
 	RetryRollout(ctx context.Context, input model.RetryRolloutInput) (model.RetryRolloutPayload, error)
 	PauseRollout(ctx context.Context, input model.PauseRolloutInput) (model.PauseRolloutPayload, error)
@@ -219,6 +220,7 @@ type QueryResolver interface {
 	ArchivedObjects(ctx context.Context, kind string, after *string) (model.ArchivedObjects, error)
 	Rollouts(ctx context.Context, first *int, after *string, last *int, before *string, application *string, states []core.RolloutState, environment *string, orderBy *core.Order) (model.RolloutConnection, error)
 	Rollout(ctx context.Context, id string) (*model.Rollout, error)
+	QueuedRollouts(ctx context.Context, application *string, first *int) ([]model.QueuedRollout, error)
 	WorkflowSchedules(ctx context.Context, first *int, after *string) (model.WorkflowScheduleConnection, error)
 	WorkflowSchedule(ctx context.Context, name string) (*model.WorkflowSchedule, error)
 	ArtifactSources(ctx context.Context, first *int, after *string, last *int, before *string, application *string, orderBy *core.Order) (model.ArtifactSourceConnection, error)
@@ -383,6 +385,20 @@ func (ec *executionContext) field_Mutation_cancelChain_args(ctx context.Context,
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (model.CancelChainInput, error) {
 			return ec.unmarshalNCancelChainInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelChainInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_cancelQueuedRollout_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (model.CancelQueuedRolloutInput, error) {
+			return ec.unmarshalNCancelQueuedRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelQueuedRolloutInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3114,6 +3130,28 @@ func (ec *executionContext) field_Query_proposedChanges_args(ctx context.Context
 		return nil, err
 	}
 	args["orderBy"] = arg5
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_queuedRollouts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "application",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["application"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg1
 	return args, nil
 }
 
@@ -7595,6 +7633,50 @@ func (ec *executionContext) fieldContext_Mutation_cancelRollout(ctx context.Cont
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_cancelQueuedRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_cancelQueuedRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CancelQueuedRollout(ctx, fc.Args["input"].(model.CancelQueuedRolloutInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.CancelQueuedRolloutPayload) graphql.Marshaler {
+			return ec.marshalNCancelQueuedRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelQueuedRolloutPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_cancelQueuedRollout(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CancelQueuedRolloutPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_cancelQueuedRollout_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_abortRollout(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11780,6 +11862,50 @@ func (ec *executionContext) fieldContext_Query_rollout(ctx context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_queuedRollouts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_queuedRollouts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().QueuedRollouts(ctx, fc.Args["application"].(*string), fc.Args["first"].(*int))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.QueuedRollout) graphql.Marshaler {
+			return ec.marshalNQueuedRollout2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRolloutᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_queuedRollouts(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuedRollout(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_queuedRollouts_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_workflowSchedules(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12390,6 +12516,13 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Rollout(ctx, sel, obj)
+	case model.QueuedRollout:
+		return ec._QueuedRollout(ctx, sel, &obj)
+	case *model.QueuedRollout:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._QueuedRollout(ctx, sel, obj)
 	case model.ProposedChange:
 		return ec._ProposedChange(ctx, sel, &obj)
 	case *model.ProposedChange:
@@ -13196,6 +13329,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "cancelRollout":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_cancelRollout(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cancelQueuedRollout":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_cancelQueuedRollout(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -15085,6 +15225,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				}()
 				res = ec._Query_rollout(ctx, field)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "queuedRollouts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_queuedRollouts(ctx, field)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res

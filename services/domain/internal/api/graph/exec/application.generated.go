@@ -37,6 +37,7 @@ type ApplicationResolver interface {
 	Rollouts(ctx context.Context, obj *model.Application, first *int, after *string, last *int, before *string, orderBy *core.Order) (model.RolloutConnection, error)
 	ActiveRollout(ctx context.Context, obj *model.Application) (*model.Rollout, error)
 	QueuedRollout(ctx context.Context, obj *model.Application) (*model.QueuedRollout, error)
+	LastQueuedRollout(ctx context.Context, obj *model.Application) (*model.QueuedRollout, error)
 	RollbackPolicy(ctx context.Context, obj *model.Application) (model.RollbackPolicy, error)
 	RolloutPolicy(ctx context.Context, obj *model.Application) (model.RolloutPolicy, error)
 	ViewerCan(ctx context.Context, obj *model.Application) ([]model.Ability, error)
@@ -53,7 +54,18 @@ type MissingVersionResolver interface {
 	Reason(ctx context.Context, obj *model.MissingVersion) (string, error)
 }
 type QueuedRolloutResolver interface {
+	ID(ctx context.Context, obj *model.QueuedRollout) (string, error)
+	Application(ctx context.Context, obj *model.QueuedRollout) (model.Application, error)
 	VersionSet(ctx context.Context, obj *model.QueuedRollout) (model.VersionSet, error)
+
+	WaitsFor(ctx context.Context, obj *model.QueuedRollout) (*model.QueueWait, error)
+	Why(ctx context.Context, obj *model.QueuedRollout) (string, error)
+
+	Principal(ctx context.Context, obj *model.QueuedRollout) (*model.Member, error)
+
+	Rollout(ctx context.Context, obj *model.QueuedRollout) (*model.Rollout, error)
+	CancelledBy(ctx context.Context, obj *model.QueuedRollout) (*model.Member, error)
+	ViewerCan(ctx context.Context, obj *model.QueuedRollout) ([]model.Ability, error)
 }
 type ServiceResolver interface {
 	Application(ctx context.Context, obj *model.Service) (model.Application, error)
@@ -789,6 +801,38 @@ func (ec *executionContext) fieldContext_Application_queuedRollout(_ context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _Application_lastQueuedRollout(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Application_lastQueuedRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Application().LastQueuedRollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {
+			return ec.marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Application_lastQueuedRollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Application",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuedRollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Application_rollbackPolicy(ctx context.Context, field graphql.CollectedField, obj *model.Application) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1366,6 +1410,70 @@ func (ec *executionContext) fieldContext_Archiving_createdAt(_ context.Context, 
 	return graphql.NewScalarFieldContext("Archiving", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _CancelQueuedRolloutPayload_queuedRollout(ctx context.Context, field graphql.CollectedField, obj *model.CancelQueuedRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelQueuedRolloutPayload_queuedRollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QueuedRollout, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {
+			return ec.marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CancelQueuedRolloutPayload_queuedRollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelQueuedRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_QueuedRollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CancelQueuedRolloutPayload_errors(ctx context.Context, field graphql.CollectedField, obj *model.CancelQueuedRolloutPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelQueuedRolloutPayload_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Errors, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.UserError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐUserErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CancelQueuedRolloutPayload_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelQueuedRolloutPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UserError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _CreateApplicationPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.CreateApplicationPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1682,6 +1790,61 @@ func (ec *executionContext) fieldContext_MissingVersion_reason(_ context.Context
 	return graphql.NewScalarFieldContext("MissingVersion", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _QueuedRollout_id(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().ID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_application(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_application(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().Application(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Application) graphql.Marshaler {
+			return ec.marshalNApplication2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐApplication(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_application(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Application(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _QueuedRollout_versionSet(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1712,6 +1875,98 @@ func (ec *executionContext) fieldContext_QueuedRollout_versionSet(_ context.Cont
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _QueuedRollout_state(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.QueuedRolloutState) graphql.Marshaler {
+			return ec.marshalNQueuedRolloutState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRolloutState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type QueuedRolloutState does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_waitsFor(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_waitsFor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().WaitsFor(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.QueueWait) graphql.Marshaler {
+			return ec.marshalOQueueWait2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueueWait(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_waitsFor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, true, errors.New("field of type QueueWait does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_why(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_why(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().Why(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_why(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_environments(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_environments(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environments, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_environments(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _QueuedRollout_reason(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
@@ -1873,6 +2128,157 @@ func (ec *executionContext) _QueuedRollout_principalId(ctx context.Context, fiel
 }
 func (ec *executionContext) fieldContext_QueuedRollout_principalId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_principal(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_principal(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().Principal(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Member) graphql.Marshaler {
+			return ec.marshalOMember2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_principal(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Member(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _QueuedRollout_endedAt(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueuedRollout", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _QueuedRollout_rollout(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_rollout(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().Rollout(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Rollout) graphql.Marshaler {
+			return ec.marshalORollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRollout(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_rollout(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Rollout(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _QueuedRollout_cancelledBy(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_cancelledBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().CancelledBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Member) graphql.Marshaler {
+			return ec.marshalOMember2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐMember(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_cancelledBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Member(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _QueuedRollout_viewerCan(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueuedRollout_viewerCan(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.QueuedRollout().ViewerCan(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Ability) graphql.Marshaler {
+			return ec.marshalNAbility2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐAbilityᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueuedRollout_viewerCan(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "QueuedRollout",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ability(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _RenameApplicationPayload_application(ctx context.Context, field graphql.CollectedField, obj *model.RenameApplicationPayload) (ret graphql.Marshaler) {
@@ -2729,6 +3135,47 @@ func (ec *executionContext) unmarshalInputArchiveApplicationInput(ctx context.Co
 				return it, err
 			}
 			it.Application = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCancelQueuedRolloutInput(ctx context.Context, obj any) (model.CancelQueuedRolloutInput, error) {
+	var it model.CancelQueuedRolloutInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+
+	fieldsInOrder := [...]string{"queuedRolloutId", "reason"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "queuedRolloutId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("queuedRolloutId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.QueuedRolloutID = data
 		case "reason":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -3890,6 +4337,44 @@ func (ec *executionContext) _Application(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "lastQueuedRollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Application_lastQueuedRollout(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "rollbackPolicy":
 			field := field
 
@@ -4407,6 +4892,49 @@ func (ec *executionContext) _Archiving(ctx context.Context, sel ast.SelectionSet
 	return out
 }
 
+var cancelQueuedRolloutPayloadImplementors = []string{"CancelQueuedRolloutPayload"}
+
+func (ec *executionContext) _CancelQueuedRolloutPayload(ctx context.Context, sel ast.SelectionSet, obj *model.CancelQueuedRolloutPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cancelQueuedRolloutPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CancelQueuedRolloutPayload")
+		case "queuedRollout":
+			out.Values[i] = ec._CancelQueuedRolloutPayload_queuedRollout(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "errors":
+			out.Values[i] = ec._CancelQueuedRolloutPayload_errors(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var createApplicationPayloadImplementors = []string{"CreateApplicationPayload"}
 
 func (ec *executionContext) _CreateApplicationPayload(ctx context.Context, sel ast.SelectionSet, obj *model.CreateApplicationPayload) graphql.Marshaler {
@@ -4660,7 +5188,7 @@ func (ec *executionContext) _MissingVersion(ctx context.Context, sel ast.Selecti
 	return out
 }
 
-var queuedRolloutImplementors = []string{"QueuedRollout"}
+var queuedRolloutImplementors = []string{"QueuedRollout", "Node"}
 
 func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.SelectionSet, obj *model.QueuedRollout) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, queuedRolloutImplementors)
@@ -4672,6 +5200,82 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("QueuedRollout")
+		case "id":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_id(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "application":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_application(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "versionSet":
 			field := field
 
@@ -4710,6 +5314,92 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "state":
+			out.Values[i] = ec._QueuedRollout_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "waitsFor":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_waitsFor(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "why":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_why(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "environments":
+			out.Values[i] = ec._QueuedRollout_environments(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "reason":
 			out.Values[i] = ec._QueuedRollout_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -4745,6 +5435,163 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "principal":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_principal(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "endedAt":
+			out.Values[i] = ec._QueuedRollout_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "rollout":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_rollout(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "cancelledBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_cancelledBy(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "viewerCan":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._QueuedRollout_viewerCan(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -5449,6 +6296,15 @@ func (ec *executionContext) marshalNArchiving2ᚕgithubᚗcomᚋlockstepᚑcdᚋ
 	return ret
 }
 
+func (ec *executionContext) unmarshalNCancelQueuedRolloutInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelQueuedRolloutInput(ctx context.Context, v any) (model.CancelQueuedRolloutInput, error) {
+	res, err := ec.unmarshalInputCancelQueuedRolloutInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCancelQueuedRolloutPayload2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCancelQueuedRolloutPayload(ctx context.Context, sel ast.SelectionSet, v model.CancelQueuedRolloutPayload) graphql.Marshaler {
+	return ec._CancelQueuedRolloutPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNCreateApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐCreateApplicationInput(ctx context.Context, v any) (model.CreateApplicationInput, error) {
 	res, err := ec.unmarshalInputCreateApplicationInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -5556,6 +6412,36 @@ func (ec *executionContext) marshalNNewerPolicy2githubᚗcomᚋlockstepᚑcdᚋl
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNQueuedRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx context.Context, sel ast.SelectionSet, v model.QueuedRollout) graphql.Marshaler {
+	return ec._QueuedRollout(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNQueuedRollout2ᚕgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRolloutᚄ(ctx context.Context, sel ast.SelectionSet, v []model.QueuedRollout) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNQueuedRollout2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNQueuedRolloutState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRolloutState(ctx context.Context, v any) (model.QueuedRolloutState, error) {
+	var res model.QueuedRolloutState
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNQueuedRolloutState2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRolloutState(ctx context.Context, sel ast.SelectionSet, v model.QueuedRolloutState) graphql.Marshaler {
+	return v
 }
 
 func (ec *executionContext) unmarshalNRenameApplicationInput2githubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐRenameApplicationInput(ctx context.Context, v any) (model.RenameApplicationInput, error) {
@@ -5690,6 +6576,22 @@ func (ec *executionContext) unmarshalOLinkInput2ᚕgithubᚗcomᚋlockstepᚑcd�
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) unmarshalOQueueWait2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueueWait(ctx context.Context, v any) (*model.QueueWait, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(model.QueueWait)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOQueueWait2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueueWait(ctx context.Context, sel ast.SelectionSet, v *model.QueueWait) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
 }
 
 func (ec *executionContext) marshalOQueuedRollout2ᚖgithubᚗcomᚋlockstepᚑcdᚋlockstepᚋservicesᚋdomainᚋinternalᚋapiᚋgraphᚋmodelᚐQueuedRollout(ctx context.Context, sel ast.SelectionSet, v *model.QueuedRollout) graphql.Marshaler {

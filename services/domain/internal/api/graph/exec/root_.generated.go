@@ -208,31 +208,32 @@ type ComplexityRoot struct {
 	}
 
 	Application struct {
-		ActiveRollout    func(childComplexity int) int
-		ArchivedAt       func(childComplexity int) int
-		Archivings       func(childComplexity int) int
-		Chains           func(childComplexity int) int
-		CreatedAt        func(childComplexity int) int
-		Description      func(childComplexity int) int
-		Environments     func(childComplexity int) int
-		FlowDefinition   func(childComplexity int) int
-		FormerNames      func(childComplexity int) int
-		GlobalID         func(childComplexity int) int
-		Labels           func(childComplexity int) int
-		Links            func(childComplexity int) int
-		MissingVersions  func(childComplexity int) int
-		Name             func(childComplexity int) int
-		NewestVersionSet func(childComplexity int) int
-		Owner            func(childComplexity int) int
-		PromotionHolds   func(childComplexity int) int
-		QueuedRollout    func(childComplexity int) int
-		RollbackPolicy   func(childComplexity int) int
-		RolloutPolicy    func(childComplexity int) int
-		Rollouts         func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		Services         func(childComplexity int) int
-		Triggers         func(childComplexity int) int
-		VersionSets      func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
-		ViewerCan        func(childComplexity int) int
+		ActiveRollout     func(childComplexity int) int
+		ArchivedAt        func(childComplexity int) int
+		Archivings        func(childComplexity int) int
+		Chains            func(childComplexity int) int
+		CreatedAt         func(childComplexity int) int
+		Description       func(childComplexity int) int
+		Environments      func(childComplexity int) int
+		FlowDefinition    func(childComplexity int) int
+		FormerNames       func(childComplexity int) int
+		GlobalID          func(childComplexity int) int
+		Labels            func(childComplexity int) int
+		LastQueuedRollout func(childComplexity int) int
+		Links             func(childComplexity int) int
+		MissingVersions   func(childComplexity int) int
+		Name              func(childComplexity int) int
+		NewestVersionSet  func(childComplexity int) int
+		Owner             func(childComplexity int) int
+		PromotionHolds    func(childComplexity int) int
+		QueuedRollout     func(childComplexity int) int
+		RollbackPolicy    func(childComplexity int) int
+		RolloutPolicy     func(childComplexity int) int
+		Rollouts          func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		Services          func(childComplexity int) int
+		Triggers          func(childComplexity int) int
+		VersionSets       func(childComplexity int, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		ViewerCan         func(childComplexity int) int
 	}
 
 	ApplicationConnection struct {
@@ -467,6 +468,11 @@ type ComplexityRoot struct {
 	CancelChainPayload struct {
 		Chain  func(childComplexity int) int
 		Errors func(childComplexity int) int
+	}
+
+	CancelQueuedRolloutPayload struct {
+		Errors        func(childComplexity int) int
+		QueuedRollout func(childComplexity int) int
 	}
 
 	CancelRolloutPayload struct {
@@ -1356,6 +1362,7 @@ type ComplexityRoot struct {
 		BreakGlass                       func(childComplexity int, input model.BreakGlassInput) int
 		BypassFreeze                     func(childComplexity int, input model.BypassFreezeInput) int
 		CancelChain                      func(childComplexity int, input model.CancelChainInput) int
+		CancelQueuedRollout              func(childComplexity int, input model.CancelQueuedRolloutInput) int
 		CancelRollout                    func(childComplexity int, input model.CancelRolloutInput) int
 		CancelWorkflow                   func(childComplexity int, input model.CancelWorkflowInput) int
 		ConfirmChange                    func(childComplexity int, input model.DecideChangeInput) int
@@ -1942,6 +1949,7 @@ type ComplexityRoot struct {
 		PolicySets             func(childComplexity int) int
 		PolicyVocabulary       func(childComplexity int) int
 		ProposedChanges        func(childComplexity int, open *bool, first *int, after *string, last *int, before *string, orderBy *core.Order) int
+		QueuedRollouts         func(childComplexity int, application *string, first *int) int
 		RecordDifferences      func(childComplexity int, since time.Time, after *string) int
 		Retention              func(childComplexity int) int
 		Rollout                func(childComplexity int, id string) int
@@ -1965,14 +1973,25 @@ type ComplexityRoot struct {
 	}
 
 	QueuedRollout struct {
+		Application   func(childComplexity int) int
+		CancelledBy   func(childComplexity int) int
 		ComparesUntil func(childComplexity int) int
+		EndedAt       func(childComplexity int) int
+		Environments  func(childComplexity int) int
+		ID            func(childComplexity int) int
 		Inputs        func(childComplexity int) int
+		Principal     func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
 		PrincipalType func(childComplexity int) int
 		Reason        func(childComplexity int) int
 		RequestedAt   func(childComplexity int) int
+		Rollout       func(childComplexity int) int
+		State         func(childComplexity int) int
 		Strategy      func(childComplexity int) int
 		VersionSet    func(childComplexity int) int
+		ViewerCan     func(childComplexity int) int
+		WaitsFor      func(childComplexity int) int
+		Why           func(childComplexity int) int
 	}
 
 	ReconcileRecordPayload struct {
@@ -3255,6 +3274,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Application.Labels(childComplexity), true
+	case "Application.lastQueuedRollout":
+		if e.ComplexityRoot.Application.LastQueuedRollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Application.LastQueuedRollout(childComplexity), true
 	case "Application.links":
 		if e.ComplexityRoot.Application.Links == nil {
 			break
@@ -4265,6 +4290,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CancelChainPayload.Errors(childComplexity), true
+
+	case "CancelQueuedRolloutPayload.errors":
+		if e.ComplexityRoot.CancelQueuedRolloutPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelQueuedRolloutPayload.Errors(childComplexity), true
+	case "CancelQueuedRolloutPayload.queuedRollout":
+		if e.ComplexityRoot.CancelQueuedRolloutPayload.QueuedRollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelQueuedRolloutPayload.QueuedRollout(childComplexity), true
 
 	case "CancelRolloutPayload.errors":
 		if e.ComplexityRoot.CancelRolloutPayload.Errors == nil {
@@ -7682,6 +7720,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CancelChain(childComplexity, args["input"].(model.CancelChainInput)), true
+	case "Mutation.cancelQueuedRollout":
+		if e.ComplexityRoot.Mutation.CancelQueuedRollout == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelQueuedRollout_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelQueuedRollout(childComplexity, args["input"].(model.CancelQueuedRolloutInput)), true
 	case "Mutation.cancelRollout":
 		if e.ComplexityRoot.Mutation.CancelRollout == nil {
 			break
@@ -11018,6 +11067,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.ProposedChanges(childComplexity, args["open"].(*bool), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["orderBy"].(*core.Order)), true
+	case "Query.queuedRollouts":
+		if e.ComplexityRoot.Query.QueuedRollouts == nil {
+			break
+		}
+
+		args, err := ec.field_Query_queuedRollouts_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.QueuedRollouts(childComplexity, args["application"].(*string), args["first"].(*int)), true
 	case "Query.recordDifferences":
 		if e.ComplexityRoot.Query.RecordDifferences == nil {
 			break
@@ -11219,18 +11279,54 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Workflows(childComplexity, args["first"].(*int), args["after"].(*string), args["states"].([]handoff.WorkflowState), args["program"].(*string), args["subject"].(*string), args["filter"].(*handoff.WorkflowConditions)), true
 
+	case "QueuedRollout.application":
+		if e.ComplexityRoot.QueuedRollout.Application == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Application(childComplexity), true
+	case "QueuedRollout.cancelledBy":
+		if e.ComplexityRoot.QueuedRollout.CancelledBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.CancelledBy(childComplexity), true
 	case "QueuedRollout.comparesUntil":
 		if e.ComplexityRoot.QueuedRollout.ComparesUntil == nil {
 			break
 		}
 
 		return e.ComplexityRoot.QueuedRollout.ComparesUntil(childComplexity), true
+	case "QueuedRollout.endedAt":
+		if e.ComplexityRoot.QueuedRollout.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.EndedAt(childComplexity), true
+	case "QueuedRollout.environments":
+		if e.ComplexityRoot.QueuedRollout.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Environments(childComplexity), true
+	case "QueuedRollout.id":
+		if e.ComplexityRoot.QueuedRollout.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.ID(childComplexity), true
 	case "QueuedRollout.inputs":
 		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
 			break
 		}
 
 		return e.ComplexityRoot.QueuedRollout.Inputs(childComplexity), true
+	case "QueuedRollout.principal":
+		if e.ComplexityRoot.QueuedRollout.Principal == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Principal(childComplexity), true
 	case "QueuedRollout.principalId":
 		if e.ComplexityRoot.QueuedRollout.PrincipalID == nil {
 			break
@@ -11255,6 +11351,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QueuedRollout.RequestedAt(childComplexity), true
+	case "QueuedRollout.rollout":
+		if e.ComplexityRoot.QueuedRollout.Rollout == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Rollout(childComplexity), true
+	case "QueuedRollout.state":
+		if e.ComplexityRoot.QueuedRollout.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.State(childComplexity), true
 	case "QueuedRollout.strategy":
 		if e.ComplexityRoot.QueuedRollout.Strategy == nil {
 			break
@@ -11267,6 +11375,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.QueuedRollout.VersionSet(childComplexity), true
+	case "QueuedRollout.viewerCan":
+		if e.ComplexityRoot.QueuedRollout.ViewerCan == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.ViewerCan(childComplexity), true
+	case "QueuedRollout.waitsFor":
+		if e.ComplexityRoot.QueuedRollout.WaitsFor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.WaitsFor(childComplexity), true
+	case "QueuedRollout.why":
+		if e.ComplexityRoot.QueuedRollout.Why == nil {
+			break
+		}
+
+		return e.ComplexityRoot.QueuedRollout.Why(childComplexity), true
 
 	case "ReconcileRecordPayload.errors":
 		if e.ComplexityRoot.ReconcileRecordPayload.Errors == nil {
@@ -14462,6 +14588,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputBreakGlassInput,
 		ec.unmarshalInputBypassFreezeInput,
 		ec.unmarshalInputCancelChainInput,
+		ec.unmarshalInputCancelQueuedRolloutInput,
 		ec.unmarshalInputCancelRolloutInput,
 		ec.unmarshalInputCancelWorkflowInput,
 		ec.unmarshalInputChangeWorkflowScheduleInput,
@@ -15034,8 +15161,10 @@ type Application implements Node {
   rollouts(first: Int, after: String, last: Int, before: String, orderBy: CreationOrder = CREATED_DESC): RolloutConnection!
   "The rollout that has not ended; there is at most one."
   activeRollout: Rollout
-  "A rollout that was requested while another was active; it starts when that one has ended."
+  "The rollout that is pending in the queue: it begins when the active one has ended, and the drivers have compared its manifests where the pipeline wants that."
   queuedRollout: QueuedRollout
+  "The latest rollout that has left the queue: it has begun, was cancelled or was dropped, with the reason. Null if none has."
+  lastQueuedRollout: QueuedRollout
   rollbackPolicy: RollbackPolicy!
   rolloutPolicy: RolloutPolicy!
   "The actions on it, and whether the viewer may perform them in its current state."
@@ -15051,16 +15180,25 @@ type MissingVersion {
   reason: String!
 }
 
-"A rollout that will start when the active one has ended."
-type QueuedRollout {
+"A rollout that waits in the queue of its application before it begins, or that has waited there."
+type QueuedRollout implements Node {
+  id: ID!
+  application: Application!
   versionSet: VersionSet!
+  state: QueuedRolloutState!
+  "What it waits for; null if it waits no longer."
+  waitsFor: QueueWait
+  "Why it is pending or, once it waits no longer, what came of it, in one sentence."
+  why: String!
+  "The environments that it is to go to, by name; empty for the whole pipeline."
+  environments: [String!]!
   "Why, as the member has given it."
   reason: String!
   "When it was requested."
   requestedAt: Time!
   "Whether it was requested to stop at weights."
   strategy: StrategyChoice!
-  "Until when it waits for the drivers, which compare the manifests; null if it does not."
+  "Until when it waits for the drivers, which compare the manifests; null if it does not. Without an answer until then, it begins by its pipeline."
   comparesUntil: Time
   "What the requester has given for the inputs of the pipeline, as an object by name."
   inputs: JSON!
@@ -15068,6 +15206,52 @@ type QueuedRollout {
   principalType: String!
   "The number of the member; null for others."
   principalId: Int
+  "The member who has requested it; null for others."
+  principal: Member
+  "When it began, was cancelled or was dropped; null while it waits."
+  endedAt: Time
+  "The rollout that it has become; null while it waits, and if it does not begin."
+  rollout: Rollout
+  "The member who has cancelled it; null for none."
+  cancelledBy: Member
+  "Whether the viewer may cancel it in its current state."
+  viewerCan: [Ability!]!
+}
+
+"How a rollout that was put into the queue of its application stands."
+enum QueuedRolloutState {
+  "It waits."
+  PENDING
+  "It has begun."
+  STARTED
+  "It does not begin: a member has cancelled it."
+  CANCELLED
+  "It does not begin: another one has taken its place, or it may not begin any more."
+  DROPPED
+}
+
+"What a rollout in the queue waits for."
+enum QueueWait {
+  "The end of the active rollout."
+  ROLLOUT
+  "The drivers, which compare its manifests."
+  COMPARISON
+  "Nothing any more: it begins in a moment."
+  TURN
+}
+
+"Input of cancelQueuedRollout."
+input CancelQueuedRolloutInput {
+  "The rollout in the queue."
+  queuedRolloutId: ID!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of cancelQueuedRollout."
+type CancelQueuedRolloutPayload {
+  queuedRollout: QueuedRollout
+  errors: [UserError!]!
 }
 
 "How an application's rollouts react to failures and to newer version sets."
@@ -18798,6 +18982,8 @@ enum NotificationMoment {
   ARTIFACT_DELETED
   "A step of a rollout, sent where a route or a subscription names it, as what follows: it waits in the queue of its application."
   ROLLOUT_QUEUED
+  "It has left the queue and does not begin: it was cancelled, another one has taken its place, or it may not begin any more."
+  ROLLOUT_DROPPED
   ROLLOUT_PLANNED
   ROLLOUT_STARTED
   ENVIRONMENT_ENTERED
@@ -20121,6 +20307,8 @@ extend type Query {
   ): RolloutConnection!
   "A rollout by identifier; null if it does not exist."
   rollout(id: ID!): Rollout
+  "The rollouts that wait in the queues of applications, or of one, given by name or identifier: the first to begin first. first is at most 500."
+  queuedRollouts(application: String, first: Int = 100): [QueuedRollout!]!
 }
 
 extend type Mutation {
@@ -20128,6 +20316,11 @@ extend type Mutation {
   createRollout(input: CreateRolloutInput!): CreateRolloutPayload!
   "Cancels a rollout. What happens to what it has deployed, and is deploying, is the caller's choice; by default it stays."
   cancelRollout(input: CancelRolloutInput!): CancelRolloutPayload!
+  """
+  Takes a rollout out of the queue of its application: one that waits for the end of another, or for the drivers to compare its manifests.
+  Again it changes nothing. It is refused once the rollout has begun, with the identifier of that.
+  """
+  cancelQueuedRollout(input: CancelQueuedRolloutInput!): CancelQueuedRolloutPayload!
   "Returns what is being deployed to the previous stable version. The rollout stays paused until it is retried."
   abortRollout(input: AbortRolloutInput!): AbortRolloutPayload!
   "Restarts an aborted rollout from its first gate. For one that failed or was cancelled, starts a new rollout."
@@ -20453,7 +20646,7 @@ input CreateRolloutInput {
 type CreateRolloutPayload {
   "Null on errors, and if it was queued."
   rollout: Rollout
-  "Set if the application's policy queues the rollout until the active one has ended."
+  "Set if it waits in the queue: until the active rollout has ended, if the application's policy says so, or until the drivers have compared its manifests."
   queued: QueuedRollout
   errors: [UserError!]!
 }
@@ -22064,6 +22257,8 @@ func (ec *executionContext) childFields_Application(ctx context.Context, field g
 		return ec.fieldContext_Application_activeRollout(ctx, field)
 	case "queuedRollout":
 		return ec.fieldContext_Application_queuedRollout(ctx, field)
+	case "lastQueuedRollout":
+		return ec.fieldContext_Application_lastQueuedRollout(ctx, field)
 	case "rollbackPolicy":
 		return ec.fieldContext_Application_rollbackPolicy(ctx, field)
 	case "rolloutPolicy":
@@ -22546,6 +22741,16 @@ func (ec *executionContext) childFields_CancelChainPayload(ctx context.Context, 
 		return ec.fieldContext_CancelChainPayload_errors(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CancelChainPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CancelQueuedRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "queuedRollout":
+		return ec.fieldContext_CancelQueuedRolloutPayload_queuedRollout(ctx, field)
+	case "errors":
+		return ec.fieldContext_CancelQueuedRolloutPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelQueuedRolloutPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelRolloutPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -25126,8 +25331,20 @@ func (ec *executionContext) childFields_PutTriggerPayload(ctx context.Context, f
 
 func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
+	case "id":
+		return ec.fieldContext_QueuedRollout_id(ctx, field)
+	case "application":
+		return ec.fieldContext_QueuedRollout_application(ctx, field)
 	case "versionSet":
 		return ec.fieldContext_QueuedRollout_versionSet(ctx, field)
+	case "state":
+		return ec.fieldContext_QueuedRollout_state(ctx, field)
+	case "waitsFor":
+		return ec.fieldContext_QueuedRollout_waitsFor(ctx, field)
+	case "why":
+		return ec.fieldContext_QueuedRollout_why(ctx, field)
+	case "environments":
+		return ec.fieldContext_QueuedRollout_environments(ctx, field)
 	case "reason":
 		return ec.fieldContext_QueuedRollout_reason(ctx, field)
 	case "requestedAt":
@@ -25142,6 +25359,16 @@ func (ec *executionContext) childFields_QueuedRollout(ctx context.Context, field
 		return ec.fieldContext_QueuedRollout_principalType(ctx, field)
 	case "principalId":
 		return ec.fieldContext_QueuedRollout_principalId(ctx, field)
+	case "principal":
+		return ec.fieldContext_QueuedRollout_principal(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_QueuedRollout_endedAt(ctx, field)
+	case "rollout":
+		return ec.fieldContext_QueuedRollout_rollout(ctx, field)
+	case "cancelledBy":
+		return ec.fieldContext_QueuedRollout_cancelledBy(ctx, field)
+	case "viewerCan":
+		return ec.fieldContext_QueuedRollout_viewerCan(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type QueuedRollout", field.Name)
 }

@@ -241,6 +241,17 @@ type RolloutPolicy struct{ core.RolloutPolicy }
 // QueuedRollout wraps the domain's.
 type QueuedRollout struct{ core.QueuedRollout }
 
+// GlobalID is queuedrollout_<number>.
+func (q QueuedRollout) GlobalID() string { return id.Format(KindQueuedRollout, q.ID) }
+
+// State knows that a member has cancelled it.
+func (q QueuedRollout) State() QueuedRolloutState {
+	if q.Cancelled() {
+		return QueuedRolloutStateCancelled
+	}
+	return QueuedRolloutState(strings.ToUpper(string(q.QueuedRollout.State)))
+}
+
 // PrincipalType is who has asked for it.
 func (q QueuedRollout) PrincipalType() string { return string(q.Requester.Type) }
 

@@ -235,6 +235,20 @@ type CancelChainPayload struct {
 	Errors []UserError `json:"errors"`
 }
 
+// Input of cancelQueuedRollout.
+type CancelQueuedRolloutInput struct {
+	// The rollout in the queue.
+	QueuedRolloutID string `json:"queuedRolloutId"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of cancelQueuedRollout.
+type CancelQueuedRolloutPayload struct {
+	QueuedRollout *QueuedRollout `json:"queuedRollout,omitempty"`
+	Errors        []UserError    `json:"errors"`
+}
+
 // Input of cancelRollout.
 type CancelRolloutInput struct {
 	// The rollout.
@@ -488,7 +502,7 @@ type CreateRolloutInput struct {
 type CreateRolloutPayload struct {
 	// Null on errors, and if it was queued.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Set if the application's policy queues the rollout until the active one has ended.
+	// Set if it waits in the queue: until the active rollout has ended, if the application's policy says so, or until the drivers have compared its manifests.
 	Queued *QueuedRollout `json:"queued,omitempty"`
 	Errors []UserError    `json:"errors"`
 }
@@ -2778,6 +2792,131 @@ func (e *ProposedChangeState) UnmarshalJSON(b []byte) error {
 }
 
 func (e ProposedChangeState) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// What a rollout in the queue waits for.
+type QueueWait string
+
+const (
+	// The end of the active rollout.
+	QueueWaitRollout QueueWait = "ROLLOUT"
+	// The drivers, which compare its manifests.
+	QueueWaitComparison QueueWait = "COMPARISON"
+	// Nothing any more: it begins in a moment.
+	QueueWaitTurn QueueWait = "TURN"
+)
+
+var AllQueueWait = []QueueWait{
+	QueueWaitRollout,
+	QueueWaitComparison,
+	QueueWaitTurn,
+}
+
+func (e QueueWait) IsValid() bool {
+	switch e {
+	case QueueWaitRollout, QueueWaitComparison, QueueWaitTurn:
+		return true
+	}
+	return false
+}
+
+func (e QueueWait) String() string {
+	return string(e)
+}
+
+func (e *QueueWait) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = QueueWait(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid QueueWait", str)
+	}
+	return nil
+}
+
+func (e QueueWait) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *QueueWait) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e QueueWait) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
+}
+
+// How a rollout that was put into the queue of its application stands.
+type QueuedRolloutState string
+
+const (
+	// It waits.
+	QueuedRolloutStatePending QueuedRolloutState = "PENDING"
+	// It has begun.
+	QueuedRolloutStateStarted QueuedRolloutState = "STARTED"
+	// It does not begin: a member has cancelled it.
+	QueuedRolloutStateCancelled QueuedRolloutState = "CANCELLED"
+	// It does not begin: another one has taken its place, or it may not begin any more.
+	QueuedRolloutStateDropped QueuedRolloutState = "DROPPED"
+)
+
+var AllQueuedRolloutState = []QueuedRolloutState{
+	QueuedRolloutStatePending,
+	QueuedRolloutStateStarted,
+	QueuedRolloutStateCancelled,
+	QueuedRolloutStateDropped,
+}
+
+func (e QueuedRolloutState) IsValid() bool {
+	switch e {
+	case QueuedRolloutStatePending, QueuedRolloutStateStarted, QueuedRolloutStateCancelled, QueuedRolloutStateDropped:
+		return true
+	}
+	return false
+}
+
+func (e QueuedRolloutState) String() string {
+	return string(e)
+}
+
+func (e *QueuedRolloutState) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = QueuedRolloutState(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid QueuedRolloutState", str)
+	}
+	return nil
+}
+
+func (e QueuedRolloutState) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *QueuedRolloutState) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e QueuedRolloutState) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	e.MarshalGQL(&buf)
 	return buf.Bytes(), nil

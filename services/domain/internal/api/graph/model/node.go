@@ -24,6 +24,7 @@ const (
 	KindAccessToken            = "accesstoken"
 	KindAgent                  = "agent"
 	KindAgentKey               = "agentkey"
+	KindQueuedRollout          = "queuedrollout"
 	KindRollout                = string(core.SubjectRollout)
 	KindRolloutEnvironment     = string(core.SubjectRolloutEnvironment)
 	KindDeployment             = string(core.SubjectDeployment)
@@ -156,3 +157,6 @@ func (AccessToken) IsNode() {}
 
 // IsNode marks a node.
 func (AgentKey) IsNode() {}
+
+// IsNode marks a node.
+func (QueuedRollout) IsNode() {}

@@ -82,6 +82,11 @@ export interface CancelChainInput {
   reason?: string | null
 }
 
+export interface CancelQueuedRolloutInput {
+  queuedRolloutId: string
+  reason?: string | null
+}
+
 export interface CancelRolloutInput {
   rolloutId: string
   then?: CancelThen | null
@@ -369,7 +374,7 @@ export type NotificationKind = 'SLACK' | 'TEAMS' | 'MATTERMOST' | 'DISCORD' | 'E
 
 export type NotificationLinkState = 'OPENED' | 'USED' | 'ANSWERED' | 'EXPIRED'
 
-export type NotificationMoment = 'APPROVAL_NEEDED' | 'CALL_REQUESTED' | 'ROLLOUT_BEGAN' | 'ROLLOUT_STOPPED' | 'ROLLOUT_FAILED' | 'ROLLBACK_BEGAN' | 'ROLLED_BACK' | 'ROLLOUT_COMPLETED' | 'CHECK_FAILED' | 'BREACH' | 'FREEZE_BEGAN' | 'FREEZE_ENDED' | 'AGENT_OFFLINE' | 'DRIFT' | 'TRIGGER_DECLINED' | 'AGENT_ONLINE' | 'DRIFT_ENDED' | 'CHECK_PASSED' | 'CREDENTIAL_EXPIRES' | 'FREEZE_BYPASSED' | 'ENVIRONMENT_CREATED' | 'ENVIRONMENT_CHANGED' | 'ENVIRONMENT_ARCHIVED' | 'ENVIRONMENT_RESTORED' | 'ARTIFACT_PUBLISHED' | 'ARTIFACT_DELETED' | 'ROLLOUT_QUEUED' | 'ROLLOUT_PLANNED' | 'ROLLOUT_STARTED' | 'ENVIRONMENT_ENTERED' | 'ENVIRONMENT_COMPLETED' | 'ENVIRONMENT_FAILED'
+export type NotificationMoment = 'APPROVAL_NEEDED' | 'CALL_REQUESTED' | 'ROLLOUT_BEGAN' | 'ROLLOUT_STOPPED' | 'ROLLOUT_FAILED' | 'ROLLBACK_BEGAN' | 'ROLLED_BACK' | 'ROLLOUT_COMPLETED' | 'CHECK_FAILED' | 'BREACH' | 'FREEZE_BEGAN' | 'FREEZE_ENDED' | 'AGENT_OFFLINE' | 'DRIFT' | 'TRIGGER_DECLINED' | 'AGENT_ONLINE' | 'DRIFT_ENDED' | 'CHECK_PASSED' | 'CREDENTIAL_EXPIRES' | 'FREEZE_BYPASSED' | 'ENVIRONMENT_CREATED' | 'ENVIRONMENT_CHANGED' | 'ENVIRONMENT_ARCHIVED' | 'ENVIRONMENT_RESTORED' | 'ARTIFACT_PUBLISHED' | 'ARTIFACT_DELETED' | 'ROLLOUT_QUEUED' | 'ROLLOUT_DROPPED' | 'ROLLOUT_PLANNED' | 'ROLLOUT_STARTED' | 'ENVIRONMENT_ENTERED' | 'ENVIRONMENT_COMPLETED' | 'ENVIRONMENT_FAILED'
 
 export type NotificationSeverity = 'LOW' | 'NORMAL' | 'HIGH'
 
@@ -471,6 +476,10 @@ export interface PutTriggerInput {
   enabled?: boolean
   reason?: string | null
 }
+
+export type QueueWait = 'ROLLOUT' | 'COMPARISON' | 'TURN'
+
+export type QueuedRolloutState = 'PENDING' | 'STARTED' | 'CANCELLED' | 'DROPPED'
 
 export type Readiness = 'PENDING' | 'READY' | 'NOT_READY'
 
@@ -1315,6 +1324,35 @@ export interface RolloutLine {
       name: string
       tier: Tier
     }
+  }>
+}
+
+export interface QueuedFields {
+  id: string
+  application: {
+    id: string
+    name: string
+  }
+  versionSet: {
+    id: string
+    name: string
+  }
+  state: QueuedRolloutState
+  waitsFor: QueueWait | null
+  why: string
+  reason: string
+  requestedAt: string
+  comparesUntil: string | null
+  principalType: string
+  principal: {
+    id: string
+    name: string
+  } | null
+  endedAt: string | null
+  viewerCan: Array<{
+    action: string
+    allowed: boolean
+    reason: string | null
   }>
 }
 
@@ -5074,6 +5112,34 @@ export type BeginningVariables = Record<string, never>
 export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface RolloutsData {
+  queuedRollouts: Array<{
+    id: string
+    application: {
+      id: string
+      name: string
+    }
+    versionSet: {
+      id: string
+      name: string
+    }
+    state: QueuedRolloutState
+    waitsFor: QueueWait | null
+    why: string
+    reason: string
+    requestedAt: string
+    comparesUntil: string | null
+    principalType: string
+    principal: {
+      id: string
+      name: string
+    } | null
+    endedAt: string | null
+    viewerCan: Array<{
+      action: string
+      allowed: boolean
+      reason: string | null
+    }>
+  }>
   rollouts: {
     nodes: Array<{
       id: string
@@ -5119,7 +5185,7 @@ export interface RolloutsVariables {
   application?: string | null
   states?: Array<RolloutState> | null
 }
-export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { queuedRollouts(application: $application) { ...QueuedFields } rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface RolloutPageData {
   rollout: {
@@ -5669,13 +5735,6 @@ export interface SetsData {
       id: string
       state: RolloutState
     } | null
-    queuedRollout: {
-      versionSet: {
-        id: string
-        name: string
-      }
-      requestedAt: string
-    } | null
     rolloutPolicy: {
       onNewer: NewerPolicy
     }
@@ -5791,7 +5850,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } queuedRollout { versionSet { id name } requestedAt } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
 
 export interface OneSetData {
   node: {
@@ -5862,6 +5921,10 @@ export interface ApplicationsData {
         id: string
         status: RolloutStatus
       } | null
+      queuedRollout: {
+        id: string
+        why: string
+      } | null
     }>
     pageInfo: {
       hasNextPage: boolean
@@ -5873,7 +5936,7 @@ export interface ApplicationsVariables {
   first: number
   after?: string | null
 }
-export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name } flowDefinition { id version } environments { id readiness environment { id name } } activeRollout { id status } } pageInfo { hasNextPage endCursor } } }' }
+export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name } flowDefinition { id version } environments { id readiness environment { id name } } activeRollout { id status } queuedRollout { id why } } pageInfo { hasNextPage endCursor } } }' }
 
 export interface ApplicationPageData {
   application: {
@@ -5915,6 +5978,62 @@ export interface ApplicationPageData {
     activeRollout: {
       id: string
       state: RolloutState
+    } | null
+    queuedRollout: {
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      versionSet: {
+        id: string
+        name: string
+      }
+      state: QueuedRolloutState
+      waitsFor: QueueWait | null
+      why: string
+      reason: string
+      requestedAt: string
+      comparesUntil: string | null
+      principalType: string
+      principal: {
+        id: string
+        name: string
+      } | null
+      endedAt: string | null
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
+    } | null
+    lastQueuedRollout: {
+      id: string
+      application: {
+        id: string
+        name: string
+      }
+      versionSet: {
+        id: string
+        name: string
+      }
+      state: QueuedRolloutState
+      waitsFor: QueueWait | null
+      why: string
+      reason: string
+      requestedAt: string
+      comparesUntil: string | null
+      principalType: string
+      principal: {
+        id: string
+        name: string
+      } | null
+      endedAt: string | null
+      viewerCan: Array<{
+        action: string
+        allowed: boolean
+        reason: string | null
+      }>
     } | null
     services: Array<{
       id: string
@@ -6014,7 +6133,7 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name formerNames description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name formerNames description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } queuedRollout { ...QueuedFields } lastQueuedRollout { ...QueuedFields } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
 
 export interface EnvironmentsData {
   environments: {
@@ -6273,10 +6392,8 @@ export interface CreateRolloutData {
       id: string
     } | null
     queued: {
-      versionSet: {
-        id: string
-        name: string
-      }
+      id: string
+      why: string
     } | null
     errors: Array<{
       field: Array<string>
@@ -6288,7 +6405,24 @@ export interface CreateRolloutData {
 export interface CreateRolloutVariables {
   input: CreateRolloutInput
 }
-export const CreateRollout: Operation<CreateRolloutData, CreateRolloutVariables> = { name: 'CreateRollout', text: 'mutation CreateRollout($input: CreateRolloutInput!) { createRollout(input: $input) { rollout { id } queued { versionSet { id name } } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+export const CreateRollout: Operation<CreateRolloutData, CreateRolloutVariables> = { name: 'CreateRollout', text: 'mutation CreateRollout($input: CreateRolloutInput!) { createRollout(input: $input) { rollout { id } queued { id why } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface CancelQueuedRolloutData {
+  cancelQueuedRollout: {
+    queuedRollout: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface CancelQueuedRolloutVariables {
+  input: CancelQueuedRolloutInput
+}
+export const CancelQueuedRollout: Operation<CancelQueuedRolloutData, CancelQueuedRolloutVariables> = { name: 'CancelQueuedRollout', text: 'mutation CancelQueuedRollout($input: CancelQueuedRolloutInput!) { cancelQueuedRollout(input: $input) { queuedRollout { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface ApproveGateData {
   approveGate: {

@@ -21,6 +21,7 @@ import { Icon } from '../parts/icon'
 import { Empty, NotThere, Page, Waiting } from '../parts/page'
 import { Policies } from '../parts/policies'
 import { Promote } from '../parts/promote'
+import { NotBegun, Queued } from '../parts/queued'
 import { Rename } from '../parts/rename'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
@@ -31,7 +32,7 @@ type App = NonNullable<ApplicationPageData['application']>
 
 export function ApplicationPage() {
   const { name = '' } = useParams()
-  const query = useAsk(Operation, { name }, { live: (d) => Boolean(d.application?.activeRollout) || Boolean(d.application?.environments.some((e) => e.readiness === 'PENDING')) })
+  const query = useAsk(Operation, { name }, { live: (d) => Boolean(d.application?.activeRollout) || Boolean(d.application?.queuedRollout) || Boolean(d.application?.environments.some((e) => e.readiness === 'PENDING')) })
   const [promote, setPromote] = useState(false)
   const navigate = useNavigate()
   const app = query.data?.application
@@ -86,6 +87,7 @@ export function ApplicationPage() {
         <Pipeline app={app} />
         <section aria-labelledby="rollouts">
           <h2 id="rollouts">Rollouts</h2>
+          {app.queuedRollout ? <Queued all={[app.queuedRollout]} application={false} changed={query.refetch} /> : <NotBegun last={app.lastQueuedRollout} newest={app.rollouts.nodes[0]?.createdAt} />}
           {app.rollouts.nodes.length === 0 ? (
             <Empty icon="rollout" title="Not rolled out yet">
               <p>{app.versionSets.nodes.length > 0 ? 'Roll out its newest version set.' : 'The first version set is created once every service has a version: push the images.'}</p>

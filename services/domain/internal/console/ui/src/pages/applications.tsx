@@ -2,6 +2,7 @@ import { Link, useSearchParams } from 'react-router'
 import { Applications as Operation } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { Empty, More, Page, Waiting } from '../parts/page'
+import { sentence } from '../parts/form'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
 
@@ -44,7 +45,7 @@ export function Applications() {
                   <td>
                     {a.flowDefinition ? a.environments.map((e) => e.environment.name).join(' → ') : <Link to={`/applications/${a.name}/pipeline`}>Create one</Link>}
                   </td>
-                  <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.status} /></Link> : <span className="faint">none</span>}</td>
+                  <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.status} /></Link> : !a.queuedRollout && <span className="faint">none</span>}{a.queuedRollout && <div><State state="PENDING" /> <span className="faint">{sentence(a.queuedRollout.why)}</span></div>}</td>
                   <td>
                     <Ago at={a.createdAt} />
                   </td>

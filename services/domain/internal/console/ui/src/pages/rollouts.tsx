@@ -3,6 +3,7 @@ import { Rollouts as Operation, type RolloutLine, type RolloutState } from '../a
 import { always, useAsk } from '../api/hooks'
 import { Icon } from '../parts/icon'
 import { Empty, More, Page, Waiting } from '../parts/page'
+import { Queued } from '../parts/queued'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
 
@@ -33,6 +34,7 @@ export function Rollouts() {
         ))}
         {application && <Link to={`?state=${key}`}>All applications</Link>}
       </nav>
+      {query.data && !after && (key === 'all' || key === 'active') && <Queued all={query.data.queuedRollouts} application={!application} changed={query.refetch} />}
       {!nodes ? (
         <Waiting query={query} what="rollouts" />
       ) : nodes.length === 0 ? (

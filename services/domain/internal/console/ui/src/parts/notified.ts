@@ -16,7 +16,7 @@ export const moments = [
 ]
 
 /** Steps of rollouts, of which only what names them hears. */
-export const steps = ['rollout_queued', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed', 'environment_failed']
+export const steps = ['rollout_queued', 'rollout_dropped', 'rollout_planned', 'rollout_started', 'environment_entered', 'environment_completed', 'environment_failed']
 
 /** More for tools than for people: only routes name them. */
 export const forTools = ['environment_created', 'environment_changed', 'environment_archived', 'environment_restored', 'artifact_published', 'artifact_deleted']

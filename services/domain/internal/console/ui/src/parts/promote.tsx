@@ -83,7 +83,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
       return accepted((await ask(CreateRollout, { input: { versionSetId, reason, strategy, ...(inputs ? { inputs } : {}) } })).createRollout)
     },
     (payload) => {
-      announce(payload.queued ? `${set?.name ?? 'It'} starts when the active rollout has ended.` : `Rollout of ${set?.name ?? 'the version set'} started.`)
+      announce(payload.queued ? `${set?.name ?? 'It'} is pending: ${payload.queued.why}.` : `Rollout of ${set?.name ?? 'the version set'} started.`)
       onClose()
       if (payload.rollout) void navigate(`/rollouts/${payload.rollout.id}`)
     },
