@@ -54,7 +54,6 @@ type MissingVersionResolver interface {
 	Reason(ctx context.Context, obj *model.MissingVersion) (string, error)
 }
 type QueuedRolloutResolver interface {
-	ID(ctx context.Context, obj *model.QueuedRollout) (string, error)
 	Application(ctx context.Context, obj *model.QueuedRollout) (model.Application, error)
 	VersionSet(ctx context.Context, obj *model.QueuedRollout) (model.VersionSet, error)
 
@@ -1799,7 +1798,7 @@ func (ec *executionContext) _QueuedRollout_id(ctx context.Context, field graphql
 			return ec.fieldContext_QueuedRollout_id(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.QueuedRollout().ID(ctx, obj)
+			return obj.GlobalID(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
@@ -1810,7 +1809,7 @@ func (ec *executionContext) _QueuedRollout_id(ctx context.Context, field graphql
 	)
 }
 func (ec *executionContext) fieldContext_QueuedRollout_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("QueuedRollout", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("QueuedRollout", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _QueuedRollout_application(ctx context.Context, field graphql.CollectedField, obj *model.QueuedRollout) (ret graphql.Marshaler) {
@@ -5201,43 +5200,10 @@ func (ec *executionContext) _QueuedRollout(ctx context.Context, sel ast.Selectio
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("QueuedRollout")
 		case "id":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._QueuedRollout_id(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._QueuedRollout_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "application":
 			field := field
 

@@ -1978,7 +1978,7 @@ type ComplexityRoot struct {
 		ComparesUntil func(childComplexity int) int
 		EndedAt       func(childComplexity int) int
 		Environments  func(childComplexity int) int
-		ID            func(childComplexity int) int
+		GlobalID      func(childComplexity int) int
 		Inputs        func(childComplexity int) int
 		Principal     func(childComplexity int) int
 		PrincipalID   func(childComplexity int) int
@@ -11310,11 +11310,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.QueuedRollout.Environments(childComplexity), true
 	case "QueuedRollout.id":
-		if e.ComplexityRoot.QueuedRollout.ID == nil {
+		if e.ComplexityRoot.QueuedRollout.GlobalID == nil {
 			break
 		}
 
-		return e.ComplexityRoot.QueuedRollout.ID(childComplexity), true
+		return e.ComplexityRoot.QueuedRollout.GlobalID(childComplexity), true
 	case "QueuedRollout.inputs":
 		if e.ComplexityRoot.QueuedRollout.Inputs == nil {
 			break
