@@ -78,6 +78,7 @@ func TestAQuickSyncAPipelineAndTheirRollbacks(t *testing.T) {
 func TestACancelledRequestLeavesItsRolloutAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.handOver() // what the set-up has begun
 	ctx, cancel := context.WithCancel(t.Context())
 	made, err := s.rollouts.CreateRollout(ctx, user(), rollout.NewRollout{VersionSetID: s.set.ID})
 	cancel()

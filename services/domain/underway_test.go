@@ -111,7 +111,7 @@ func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 			edit: func(t *testing.T, s *shop) {
 				t.Helper()
 				_, err := s.setup.SetArtifactSourceConfig(t.Context(), user(), s.sourceNamed(s.application, "web").ID,
-					json.RawMessage(`{"image":"registry.test/shop/web","ignore_tags":["^1[.]1$"]}`))
+					json.RawMessage(`{"image":"registry.test/shop/web","ignore_tags":"^1[.]1$"}`))
 				s.ok(err)
 			},
 		},
