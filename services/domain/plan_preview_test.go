@@ -100,7 +100,7 @@ func TestAChangeIsForeseen(t *testing.T) {
 	w.want(one.Plan.Strategy, planner.Pipeline)
 	w.want(needsOf(one.Environments[1])[0], "approval production/50: an approval at 50 % in production: half")
 
-	// Each trigger that would begin a rollout is there, with where that goes.
+	// Each trigger that would begin a rollout is listed, with where that goes.
 	w.trigger(core.TriggerVersion, `{"until":"staging"}`)
 	w.want(w.begins("feat: x"), []string{"git: staging, production", "version: staging"})
 	w.trigger(core.TriggerGit, `{"until":"staging"}`)

@@ -34,7 +34,7 @@ func (s *shop) left() core.QueuedRollout {
 }
 
 // R4-05: who cancels a rollout while the drivers compare its manifests is heard, and named: it does not begin, what they compare is stopped,
-// and what they answer later counts for nothing. Twice is once.
+// and what they answer later counts for nothing. Cancelling is idempotent.
 func TestCancellingWhileTheDriversCompare(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)
@@ -72,7 +72,7 @@ func TestCancellingWhileTheDriversCompare(t *testing.T) {
 	}
 }
 
-// R4-05: of a cancellation and the beginning of the same rollout, one happens: who is late is told that it has begun, and as what.
+// R4-05: of a cancellation and the beginning of the same rollout, one happens: who is late reads that it has begun, and as what.
 func TestCancellingAndBeginningAtOnce(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)
@@ -106,7 +106,7 @@ func TestCancellingAndBeginningAtOnce(t *testing.T) {
 }
 
 // R4-03, R4-29: how a person's request leaves the queue is kept and announced: dropped at its turn, replaced, or cancelled.
-func TestWhatCameOfAQueuedRolloutIsKept(t *testing.T) {
+func TestTheOutcomeOfAQueuedRolloutIsKept(t *testing.T) {
 	t.Parallel()
 	now := clocktest.New(clock.System().Now().UTC().Truncate(time.Second))
 	w := winter{shopOf(setupAt(t, now)), now}

@@ -19415,7 +19415,7 @@ input PlanPreviewInput {
 type PlanPreview {
   """
   The applications that it touches, by their labels and then by name, so that those that belong together are together; at most 50. One for which
-  several triggers would begin a rollout is there once for each of them.
+  several triggers would begin a rollout is listed once for each of them.
   """
   applications: [PlannedApplication!]!
   "Whether it touches others."

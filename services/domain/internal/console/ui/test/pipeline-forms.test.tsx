@@ -1,4 +1,4 @@
-// The forms of a pipeline: every member that its schema knows has one, what is wrong is said where it is, and nothing else changes.
+// The forms of a pipeline: every member that its schema knows has one, what is wrong is shown where it is, and nothing else changes.
 import { renderToStaticMarkup } from 'react-dom/server'
 import { describe, expect, test, vi } from 'vitest'
 import { draftOf, environmentsBefore, newDeploy, newStep, type Step } from '../src/form/pipeline-steps'
@@ -57,7 +57,7 @@ describe('every member that the schema knows has a form', () => {
   })
 })
 
-describe('what is wrong is said once, at its field', () => {
+describe('what is wrong is shown once, at its field', () => {
   const said = (html: string) => html.split(/found this; expected that/i).length - 1
   const invalid = (html: string, field: string) => new RegExp(`<(input|select|textarea)[^>]*data-field="${field}"[^>]*>`).exec(html)?.[0].includes('aria-invalid="true"')
   const at = (path: string): Finding[] => [{ path: path.split('/').filter(Boolean), message: 'found this; expected that' }]
