@@ -150,3 +150,28 @@ func TestTheOutcomeOfAQueuedRolloutIsKept(t *testing.T) {
 	_, err = w.rollouts.CancelQueued(t.Context(), person(3), queued.ID, "")
 	w.want(fault.ClassOf(err), fault.Refused)
 }
+
+// R4-01: what is asked for beside an active rollout is pending; once it may begin, it is planned, with the reason for its strategy; then it runs.
+func TestARolloutIsPendingThenPlannedThenRunning(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	postal{winter: winter{shop: s}}.queueing()
+	s.people(5)
+	first := s.rollout(s.set)
+	s.want(first.Status(), core.StatusPlanned)
+	s.begin(first, 0)
+	made, err := s.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{VersionSetID: s.release(2).ID})
+	s.ok(err)
+	s.want([]any{made.Rollout == nil, made.Queued.State}, []any{true, core.QueuedPending})
+	s.succeed(first)
+
+	q, began, err := s.rollouts.BeginQueued(t.Context())
+	s.ok(err)
+	s.want(began, true)
+	second := s.reload(core.Rollout{ID: q.MadeRolloutID})
+	s.want([]any{second.State, second.Status(), second.Plan.Why != ""}, []any{core.RolloutPending, core.StatusPlanned, true})
+	s.begin(second, 0)
+	s.want(s.reload(second).Status(), core.RolloutStatus("in_progress"))
+	s.succeed(second)
+	s.want(s.reload(second).Status(), core.RolloutStatus("completed"))
+}

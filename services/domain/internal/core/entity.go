@@ -323,6 +323,8 @@ func (r Rollout) Status() RolloutStatus {
 		return StatusAborted
 	case r.Aborted && !r.State.Terminal():
 		return StatusAborting
+	case r.State == RolloutPending && r.Plan.Strategy != "":
+		return StatusPlanned
 	default:
 		return RolloutStatus(r.State)
 	}

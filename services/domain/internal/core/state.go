@@ -46,11 +46,13 @@ const (
 // Words is the state for people.
 func (s RolloutState) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
 
-// RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it has been aborted, which the journal says.
+// RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it is planned, or has been aborted, which the journal says.
 type RolloutStatus string
 
 // The statuses that are no states.
 const (
+	// StatusPlanned means that it has its plan, and has not started (R4-01).
+	StatusPlanned RolloutStatus = "planned"
 	// StatusAborting means that it was aborted, and is being taken back.
 	StatusAborting RolloutStatus = "aborting"
 	// StatusAborted means that it has been taken back, and waits to be retried, rolled back or cancelled.

@@ -20371,6 +20371,8 @@ enum RolloutState {
 enum RolloutStatus {
   "It has not started."
   PENDING
+  "It has not started, and has its plan: the strategy, and why. No environment of a rollout has this status."
+  PLANNED
   "It is on its way."
   IN_PROGRESS
   "It is paused."
@@ -20518,7 +20520,7 @@ type Rollout implements Node {
   versionSet: VersionSet!
   flowDefinition: FlowDefinition!
   state: RolloutState!
-  "The state for people: as state, but for a rollout that has been aborted, whose state is PAUSED or, until it has been taken back, IN_PROGRESS."
+  "The state for people: as state, but PLANNED for one that is PENDING with its plan, and for a rollout that has been aborted, whose state is PAUSED or, until it has been taken back, IN_PROGRESS."
   status: RolloutStatus!
   "Whether it stops at weights; null for rollouts of releases that did not plan."
   strategy: RolloutStrategy

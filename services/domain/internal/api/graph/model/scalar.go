@@ -118,7 +118,7 @@ func MarshalRolloutStatus(s core.RolloutStatus) graphql.Marshaler { return word(
 
 // UnmarshalRolloutStatus reads a status.
 func UnmarshalRolloutStatus(v any) (core.RolloutStatus, error) {
-	return enum(v, core.StatusAborting, core.StatusAborted)
+	return enum(v, core.StatusPlanned, core.StatusAborting, core.StatusAborted)
 }
 
 // MarshalDeploymentStatus writes a status.

@@ -674,7 +674,7 @@ export type RolloutDeadlineState = 'PENDING' | 'RUNNING' | 'WAITING' | 'MET' | '
 
 export type RolloutState = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
-export type RolloutStatus = 'PENDING' | 'IN_PROGRESS' | 'PAUSED' | 'ABORTING' | 'ABORTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
+export type RolloutStatus = 'PENDING' | 'PLANNED' | 'IN_PROGRESS' | 'PAUSED' | 'ABORTING' | 'ABORTED' | 'COMPLETED' | 'FAILED' | 'CANCELLED'
 
 export type RolloutStrategy = 'QUICK' | 'PIPELINE'
 

@@ -10,6 +10,7 @@ interface Look {
 
 const looks: Record<RolloutStatus | DeploymentStatus | Readiness | Health, Look> = {
   PENDING: { word: 'Pending', icon: 'pending', tone: 'quiet' },
+  PLANNED: { word: 'Planned', icon: 'pending', tone: 'quiet' },
   IN_PROGRESS: { word: 'In progress', icon: 'moving', tone: 'busy' },
   PAUSED: { word: 'Paused', icon: 'paused', tone: 'wait' },
   ABORTING: { word: 'Aborting', icon: 'back', tone: 'aborted' },
@@ -27,7 +28,8 @@ const looks: Record<RolloutStatus | DeploymentStatus | Readiness | Health, Look>
 }
 
 export function State({ state, word }: { state: RolloutStatus | DeploymentStatus | Readiness | Health; word?: string }) {
-  const look = looks[state]
+  // A newer release may have states that this page does not know.
+  const look: Look = looks[state] ?? { word: state.charAt(0) + state.slice(1).toLowerCase().replaceAll('_', ' '), icon: 'pending', tone: 'quiet' }
   return <Chip tone={look.tone} icon={look.icon} word={word ?? look.word} />
 }
 
@@ -42,7 +44,7 @@ export function Chip({ tone, icon, word }: { tone: Look['tone']; icon: string; w
 
 /** A rollout: an open gate is shown before its state, because that is what it waits for. */
 export function RolloutChip({ state, gates }: { state: RolloutStatus; gates: number }) {
-  if (gates > 0 && (state === 'IN_PROGRESS' || state === 'PENDING')) return <Chip tone="wait" icon="gate" word="Waits for approval" />
+  if (gates > 0 && (state === 'IN_PROGRESS' || state === 'PENDING' || state === 'PLANNED')) return <Chip tone="wait" icon="gate" word="Waits for approval" />
   return <State state={state} />
 }
 
