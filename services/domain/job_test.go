@@ -16,7 +16,8 @@ func (s *shop) jobEvents(r core.Rollout, attempt int, result string) (event.Data
 		}
 }
 
-// D54, R4-23: the result of a job and the end of its log are part of the journal, once, however often they are reported; and none after the end.
+// D54, R4-23: the result of a job and the end of its log are part of the journal, once, however often they are reported; and none after
+// the end.
 func TestJobsAreInTheJournal(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -404,7 +404,7 @@ func TestRoutesMatchByEachFilter(t *testing.T) {
 		core.MomentRolloutFailed, core.MomentRollbackBegan, core.MomentBreach, core.MomentAgentOffline,
 	})
 	// Without declined triggers, what is for tools, and steps.
-	p.want(len(notify.Defaults(core.NotifySlack)), len(core.AllNotificationMoments())-13)
+	p.want(len(notify.Defaults(core.NotifySlack)), len(core.AllNotificationMoments())-14)
 }
 
 // D62: what waits for a channel that is removed is a dead letter that says so.

@@ -33,8 +33,8 @@ func (s *shop) left() core.QueuedRollout {
 	return all[s.application.ID]
 }
 
-// R4-05: who cancels a rollout while the drivers compare its manifests is heard, and named: it does not begin, what they compare is stopped,
-// and what they answer later counts for nothing. Cancelling is idempotent.
+// R4-05: who cancels a rollout while the drivers compare its manifests is heard, and named: it does not begin, what they compare is
+// stopped, and what they answer later counts for nothing. Cancelling is idempotent.
 func TestCancellingWhileTheDriversCompare(t *testing.T) {
 	t.Parallel()
 	w := comparing(t)

@@ -73,8 +73,8 @@ func TestAQuickSyncAPipelineAndTheirRollbacks(t *testing.T) {
 	}
 }
 
-// R2-23: what cancels the request that asked for a rollout, once it was answered, ends nothing: the rollout is handed to the engine, runs and
-// completes.
+// R2-23: what cancels the request that asked for a rollout, once it was answered, ends nothing: the rollout is handed to the engine,
+// runs and completes.
 func TestACancelledRequestLeavesItsRolloutAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

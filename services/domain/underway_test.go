@@ -69,8 +69,8 @@ func (s *shop) continues(r core.Rollout, before kept) {
 	s.verifyJournal(r)
 }
 
-// D57: each edit that docs/how-to/change-what-exists.md lists, made while a rollout waits at a gate: the rollout keeps what it began with and
-// continues to its end; what comes after it has the edit.
+// D57: each edit that docs/how-to/change-what-exists.md lists, made while a rollout waits at a gate: the rollout keeps what it began
+// with and continues to its end; what comes after it has the edit.
 func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -222,7 +222,8 @@ func TestEachEditLeavesARolloutUnderWayAsItIs(t *testing.T) {
 func (s *shop) things() []core.Detailed {
 	s.t.Helper()
 	return []core.Detailed{
-		{Kind: core.ChangedApplication, ID: s.application.ID}, {Kind: core.ChangedEnvironment, ID: s.production.ID},
+		{Kind: core.ChangedApplication, ID: s.application.ID},
+		{Kind: core.ChangedEnvironment, ID: s.production.ID},
 		{Kind: core.ChangedService, ID: s.serviceNamed(s.application, "api").ID},
 	}
 }
@@ -267,8 +268,9 @@ func twoMajors(t *testing.T) *shop {
 	return shopOf(setupWith(t, clock.System(), Config{DriverDir: dir}))
 }
 
-// D57: environments get another major version of their driver, or another driver, while a rollout waits at a gate. It keeps the bindings and
-// the programs that it began with and continues to its end; no other one begins until everything is set up again, and then it has the new ones.
+// D57: environments get another major version of their driver, or another driver, while a rollout waits at a gate. It keeps the
+// bindings and the programs that it began with and continues to its end; no other one begins until everything is set up again, and then
+// it has the new ones.
 func TestAnEnvironmentGetsAnotherDriverWhileARolloutIsAtAGate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ ref, config string }{
@@ -303,7 +305,8 @@ func TestAnEnvironmentGetsAnotherDriverWhileARolloutIsAtAGate(t *testing.T) {
 				t.Errorf("the rollout under way is given %s; want %s", again, given)
 			}
 			s.continues(r, before)
-			if _, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true}); !fault.Is(err, fault.Refused) {
+			_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true})
+			if !fault.Is(err, fault.Refused) {
 				t.Errorf("a rollout before the environments are onboarded: %v", err)
 			}
 			s.makeReady()

@@ -202,8 +202,10 @@ func (r *run) connectAll(ctx context.Context) {
 // expand fills in placeholders.
 func (r *run) expand(ctx context.Context, text string) string {
 	user, password, _ := r.gitLogin()
-	pairs := []string{"${repository}", r.Stack.RepositoryURL(r.scenario.Name), "${git:username}", user, "${git:password}", password,
-		"${oci}", r.Stack.Endpoints().OCI + "/" + r.scenario.Name}
+	pairs := []string{
+		"${repository}", r.Stack.RepositoryURL(r.scenario.Name), "${git:username}", user, "${git:password}", password,
+		"${oci}", r.Stack.Endpoints().OCI + "/" + r.scenario.Name,
+	}
 	if measuring, ok := r.Cluster.(Measuring); ok {
 		pairs = append(pairs, "${prometheus}", measuring.Metrics())
 	}

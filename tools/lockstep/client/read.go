@@ -249,8 +249,8 @@ func (c *Client) Rollouts(ctx context.Context, f Filter) ([]Rollout, error) {
 	})
 }
 
-// QueuedRollouts lists the rollouts that wait in the queues of all applications or, if it is not empty, of one: the first to begin first. An
-// earlier release does not list them.
+// QueuedRollouts lists the rollouts that wait in the queues of all applications or, if it is not empty, of one: the first to begin
+// first. An earlier release does not list them.
 func (c *Client) QueuedRollouts(ctx context.Context, application string) ([]QueuedRollout, error) {
 	variables := map[string]any{}
 	if application != "" {

@@ -14,8 +14,8 @@ import (
 // untouched is what the file of the environment has before anything is deployed there.
 const untouched = "name: api\nimage: none\n"
 
-// proposingAtGitea is a stack whose environment has a file in a real Gitea, changed by pull requests, and whose gate ann may approve: she has
-// linked her account for the hook. It answers the version set to deploy.
+// proposingAtGitea is a stack whose environment has a file in a real Gitea, changed by pull requests, and whose gate ann may approve:
+// she has linked her account for the hook. It answers the version set to deploy.
 func proposingAtGitea(t *testing.T) (*atGitea, client.VersionSet) {
 	t.Helper()
 	g := startAtGitea(t)
@@ -151,8 +151,8 @@ func (g *atGitea) deployed() string {
 	return string(text)
 }
 
-// D55, from the button at a real Gitea to the gate of a rollout in real services: who merges the pull request approves the gate as the member
-// who has linked the account, and the rollout continues to its end without anybody else.
+// D55, from the button at a real Gitea to the gate of a rollout in real services: who merges the pull request approves the gate as the
+// member who has linked the account, and the rollout continues to its end without anybody else.
 func TestAMergeByHandApprovesAGateOnGitea(t *testing.T) {
 	t.Parallel()
 	g, set := proposingAtGitea(t)

@@ -236,7 +236,8 @@ func (f *forge) amend(t *testing.T, message string) string {
 	return strings.TrimSpace(f.git(t, f.work, "rev-parse", "HEAD"))
 }
 
-// R4-08: of a commit, and of all since the one before, each file is judged on its own. TestAnIgnoredFileHidesNoRelevantOne also runs against a server that cannot omit files.
+// R4-08: of a commit, and of all since the one before, each file is judged on its own. TestAnIgnoredFileHidesNoRelevantOne also runs
+// against a server that cannot omit files.
 func TestAnIgnoredFileHidesNoRelevantOne(t *testing.T) {
 	t.Parallel()
 	for _, filtering := range []bool{true, false} {

@@ -16,8 +16,8 @@ const (
 	leastFence = 3
 )
 
-// showDifference is the difference of a proposal in Markdown, file by file, for the text of its pull request. It is made of the files without
-// what looks like a secret, so a file of which nothing else differs is only named.
+// showDifference is the difference of a proposal in Markdown, file by file, for the text of its pull request. It is made of the files
+// without what looks like a secret, so a file of which nothing else differs is only named.
 func showDifference(files []activity.ChangedFile) string {
 	if len(files) == 0 {
 		return ""

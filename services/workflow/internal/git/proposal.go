@@ -174,7 +174,9 @@ func (f *Forge) pushProposal(ctx context.Context, p activity.ProposalRequest) (p
 	}
 }
 
-func (f *Forge) pushProposalOnce(ctx context.Context, share *gitfetch.Share, p activity.ProposalRequest) (pushed pushedProposal, err error) {
+func (f *Forge) pushProposalOnce(
+	ctx context.Context, share *gitfetch.Share, p activity.ProposalRequest,
+) (pushed pushedProposal, err error) {
 	c := p.Commit
 	r, err := f.open(ctx, share, c.Organization, c.RepoURL)
 	if err != nil {

@@ -39,7 +39,8 @@ func (c commands) rollout() *cobra.Command {
 		c.resolve("approve", "Approve a gate of a rollout", (*client.Client).ApproveGate),
 		c.resolve("reject", "Reject a gate of a rollout, which cancels the rollout", (*client.Client).RejectGate),
 		c.rolloutPause(), c.rolloutResume(), c.rolloutTargets(), c.rolloutPauseWave(), c.rolloutResumeWave(),
-		c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutQueue(), c.rolloutCancelQueued(), c.rolloutRollback(), c.rolloutBreakGlass(),
+		c.rolloutAbort(), c.rolloutRetry(), c.rolloutCancel(), c.rolloutQueue(), c.rolloutCancelQueued(),
+		c.rolloutRollback(), c.rolloutBreakGlass(),
 		c.rolloutBypassFreeze(),
 		c.rolloutKeep(), c.rolloutWatch())
 }

@@ -47,7 +47,8 @@ func requirements(all []client.GateRequirement) string {
 func rolloutTable(w io.Writer, all []client.Rollout, queued ...client.QueuedRollout) {
 	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
 	for _, q := range queued {
-		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q), command.Moment(q.RequestedAt), "")
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q),
+			command.Moment(q.RequestedAt), "")
 	}
 	for _, r := range all {
 		command.Row(w, r.ID, r.Application.Name, r.VersionSet.Name, standing(r), strings.Join(waitsFor(r), ", "), command.Moment(r.CreatedAt),
@@ -62,7 +63,8 @@ func queueTable(w io.Writer, all []client.QueuedRollout) {
 		if q.Principal != nil {
 			by = q.Principal.Name
 		}
-		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q), command.Moment(q.RequestedAt), by)
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q),
+			command.Moment(q.RequestedAt), by)
 	}
 }
 

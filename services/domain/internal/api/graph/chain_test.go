@@ -3,6 +3,9 @@ package graph_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 )
 
 // queued puts a rollout into the queue of the application of the last rollout of our organization; it answers its id.
@@ -11,7 +14,8 @@ func (f *fixture) queued() string {
 	var number int64
 	if err := f.owner.QueryRow(f.t.Context(), `INSERT INTO cd_queued_rollouts (organization_id, application_id, version_set_id, principal_type, principal_id,
 			reason, requested_at)
-		SELECT organization_id, application_id, version_set_id, 'user', 1, 'ticket 81', now() FROM cd_rollouts WHERE organization_id = $1 ORDER BY id DESC LIMIT 1
+		SELECT organization_id, application_id, version_set_id, 'user', 1, 'ticket 81', now() FROM cd_rollouts
+		WHERE organization_id = $1 ORDER BY id DESC LIMIT 1
 		RETURNING id`, ours).Scan(&number); err != nil {
 		f.t.Fatal(err)
 	}
@@ -23,6 +27,10 @@ func TestWhatIsPendingIsShownAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.story()
+	for i := range 7 { // the last of them is who asks in these tests
+		must(f.access.CreateMember(t.Context(), actor(ours),
+			access.NewMember{Name: fmt.Sprintf("member-%d", i+1), Kind: core.PrincipalUser, Role: core.RoleOwner}))(t)
+	}
 	id := f.queued()
 	type pending struct {
 		ID, State, Why string
@@ -64,8 +72,8 @@ func TestWhatIsPendingIsShownAndCancelled(t *testing.T) {
 	}
 	look()
 	last := data.Application.LastQueuedRollout
-	if len(data.QueuedRollouts) != 0 || data.Application.QueuedRollout != nil || last == nil || last.State != "CANCELLED" || last.WaitsFor != nil ||
-		last.CancelledBy == nil || last.EndedAt == nil {
+	if len(data.QueuedRollouts) != 0 || data.Application.QueuedRollout != nil || last == nil || last.State != "CANCELLED" ||
+		last.WaitsFor != nil || last.CancelledBy == nil || last.CancelledBy.ID != "member_7" || last.EndedAt == nil {
 		t.Errorf("found %+v and %+v; want that nothing waits, and who has cancelled it", data.QueuedRollouts, last)
 	}
 }

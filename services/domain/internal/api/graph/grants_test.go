@@ -89,7 +89,7 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 			return of(f.triggers.ReleasePromotionHold(ctx, a, shop.ID, production.ID, ""))
 		},
 		"cancelQueuedRollout": func(a core.Actor) error { return of(f.rollouts.CancelQueued(ctx, a, 1, "")) },
-		"cancelChain": func(a core.Actor) error { return of(f.triggers.CancelChain(ctx, a, 1, "")) },
+		"cancelChain":         func(a core.Actor) error { return of(f.triggers.CancelChain(ctx, a, 1, "")) },
 		"createFlowDefinition": func(a core.Actor) error {
 			return of(f.setup.CreateFlowDefinition(ctx, a, setup.NewFlowDefinition{ApplicationID: shop.ID, Definition: pipeline.Definition}))
 		},

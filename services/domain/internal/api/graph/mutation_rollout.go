@@ -57,7 +57,9 @@ func (m mutation) CancelRollout(ctx context.Context, in model.CancelRolloutInput
 }
 
 // CancelQueuedRollout takes a rollout out of the queue of its application.
-func (m mutation) CancelQueuedRollout(ctx context.Context, in model.CancelQueuedRolloutInput) (p model.CancelQueuedRolloutPayload, err error) {
+func (m mutation) CancelQueuedRollout(
+	ctx context.Context, in model.CancelQueuedRolloutInput,
+) (p model.CancelQueuedRolloutPayload, err error) {
 	n, err := number("/queuedRolloutId", model.KindQueuedRollout, in.QueuedRolloutID)
 	var ended core.QueuedRollout
 	if err == nil {

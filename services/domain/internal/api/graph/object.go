@@ -153,7 +153,7 @@ func (queuedRollout) Rollout(ctx context.Context, q *model.QueuedRollout) (*mode
 
 // CancelledBy is null for nobody.
 func (queuedRollout) CancelledBy(ctx context.Context, q *model.QueuedRollout) (*model.Member, error) {
-	return optional(ctx, loadersOf(ctx).members, q.QueuedRollout.CancelledBy.ID, model.WrapMember)
+	return optional(ctx, loadersOf(ctx).members, q.CancelledBy.ID, model.WrapMember)
 }
 
 // ViewerCan is about taking it out of the queue.

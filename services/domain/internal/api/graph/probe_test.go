@@ -22,8 +22,8 @@ var refersTo = map[string]string{
 	"rolloutId": "rollout_2", "versionSetId": "versionset_1", "environmentId": "environment_3",
 	"applicationEnvironmentId": "applicationenvironment_1",
 	"application":              "application_1", "memberId": "member_1", "groupId": "group_1", "tokenId": "accesstoken_1",
-	"callRequestId": "callrequest_1",
-	"changeId":      "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
+	"callRequestId": "callrequest_1", "queuedRolloutId": "queuedrollout_1",
+	"changeId": "proposedchange_1", "grantId": "grant_1", "applications": "application_1", "environments": "environment_1",
 	"agentId": "agent_1", "keyId": "agentkey_1", "members": "member_1",
 	"organizationId": "organization_1", "freezeId": "freeze_1", "chainId": "chain_1", "vetoId": "veto_1", "versionId": "version_1", "serviceId": "service_1", "artifactSourceId": "artifactsource_1",
 	"fromVersionSetId": "versionset_1", "subjectId": "application_1",
@@ -142,6 +142,7 @@ func TestEveryMutationProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.populate()
+	f.queued()
 	f.freezing(1)
 	f.change(ours, "vetoVersion", "veto", "id", map[string]any{"versionId": "version_1", "reason": "bad"})
 	schema, probes := schemaOf(t), 0
@@ -231,6 +232,7 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.populate()
+	f.queued()
 	f.deciding()
 	named := map[string][]string{
 		// probed above or below, one's own, and nobody's
@@ -259,7 +261,8 @@ func TestEveryQueryProbedFromAnotherOrganization(t *testing.T) {
 		"componentChanges": {`(before: "versionset_1", after: "versionset_1")`},
 		"forgeAccounts":    {""}, "workflowFunctions": {""},
 		"policySets": {""}, "installationPolicies": {""}, "policySetVersions": {`(name: "rules")`}, "policyDecision": {`(id: "policydecision_1")`}, "controlDecisions": {""},
-		"callRequests": {"", `(pending: false)`}, "callRequest": {`(id: "callrequest_1")`},
+		"queuedRollouts": {"", `(application: "shop")`, `(application: "application_1")`},
+		"callRequests":   {"", `(pending: false)`}, "callRequest": {`(id: "callrequest_1")`},
 		"simulatePolicies": {
 			`(input: {name: "rules", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,
 			`(input: {name: "rules", application: "shop", text: "// nothing", since: "2020-01-01T00:00:00Z"})`,

@@ -96,8 +96,8 @@ func (u *UseCases) supersede(ctx context.Context, tx Tx, c cause, rollout int64,
 	return u.cancel(ctx, t, "superseded by "+by.Name)
 }
 
-// CancelQueued takes a rollout out of the queue of its application for a member, also while the drivers compare for it (R4-05). One that was
-// cancelled stays as it is. BeginQueued has the row locked as well, so it is one or the other.
+// CancelQueued takes a rollout out of the queue of its application for a member, also while the drivers compare for it (R4-05). One
+// that was cancelled stays as it is. BeginQueued has the row locked as well, so it is one or the other.
 func (u *UseCases) CancelQueued(ctx context.Context, a core.Actor, id int64, reason string) (core.QueuedRollout, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.QueuedRollout{}, err
@@ -137,7 +137,8 @@ func (u *UseCases) CancelQueued(ctx context.Context, a core.Actor, id int64, rea
 	return q, err
 }
 
-// Dequeue takes a rollout out of the queue for a member, in the transaction of another use case. What the drivers compare for it is stopped.
+// Dequeue takes a rollout out of the queue for a member, in the transaction of another use case. What the drivers compare for it is
+// stopped.
 func (u *UseCases) Dequeue(ctx context.Context, tx Tx, a core.Actor, q core.QueuedRollout, outcome string) (core.QueuedRollout, error) {
 	now := u.clock.Now()
 	q.State, q.Outcome, q.EndedAt, q.CancelledBy = core.QueuedDropped, outcome, &now, a.Principal()

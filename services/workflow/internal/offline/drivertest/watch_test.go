@@ -71,7 +71,8 @@ func (w *world) noteWatch(text json.RawMessage) {
 		Data json.RawMessage
 	}
 	var data struct{ Watch string }
-	if json.Unmarshal(text, &e) != nil || e.Type != agent.TypeRolloutStatusChanged && e.Type != agent.TypeObjectChanged || json.Unmarshal(e.Data, &data) != nil {
+	if json.Unmarshal(text, &e) != nil || e.Type != agent.TypeRolloutStatusChanged && e.Type != agent.TypeObjectChanged ||
+		json.Unmarshal(e.Data, &data) != nil {
 		return
 	}
 	w.reported[data.Watch] = string(e.Data)

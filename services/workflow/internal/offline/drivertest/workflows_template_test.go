@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/driver"
 )
 
-// R2-11: what the expressions of a template refer to.
+// R2-10: what the expressions of a template refer to.
 func TestWhatATemplateRefersTo(t *testing.T) {
 	t.Parallel()
 	digest := strings.SplitN(image("api", 2), "@", 2)[1]
