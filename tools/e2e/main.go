@@ -216,7 +216,7 @@ func start(ctx context.Context, data, driverDir string, config cluster.Config) (
 	set = append(set,
 		"relay.allow_apply=[deployments.apps, services, configmaps, namespaces, widgets.example.com, customresourcedefinitions.apiextensions.k8s.io]",
 		"relay.allow_delete=[configmaps]", "relay.allow_logs=true",
-		`workflow.http_allow_networks=["127.0.0.1"]`, "domain.drift_every=1m",
+		`workflow.http_allow_networks=["127.0.0.1"]`,
 		"domain.driver_dir="+drivers, "workflow.driver_dir="+drivers,
 		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
 	s, err := stack.Start(ctx, stack.Config{

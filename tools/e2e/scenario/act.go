@@ -19,8 +19,6 @@ func (a Act) fields() []string {
 	add(a.Register != "", "register")
 	add(a.Push != nil, "push")
 	add(a.Chart != nil, "chart")
-	add(a.Trigger != nil, "trigger")
-	add(a.Begun != nil, "begun")
 	add(a.Rollout != nil, "rollout")
 	add(a.Start != nil, "start")
 	add(a.Finish != nil, "finish")
@@ -102,7 +100,7 @@ func (r *run) act(ctx context.Context, a Act) error {
 	case a.Commits != nil:
 		return r.commits(ctx, *a.Commits)
 	default:
-		return r.onTrigger(ctx, a)
+		return r.onCheck(ctx, a)
 	}
 }
 
@@ -120,23 +118,11 @@ func (r *run) abort(ctx context.Context, reason string) error {
 	})
 }
 
-// onTrigger executes acts about what begins by itself, and about what is outside of the repository.
-func (r *run) onTrigger(ctx context.Context, a Act) error {
+// onCheck executes acts about checks, and about charts.
+func (r *run) onCheck(ctx context.Context, a Act) error {
 	switch {
 	case a.Chart != nil:
 		return r.chart(ctx, *a.Chart)
-	case a.Trigger != nil:
-		return r.trigger(ctx, *a.Trigger)
-	case a.Begun != nil:
-		return r.begun(ctx, *a.Begun)
-	default:
-		return r.onCheck(ctx, a)
-	}
-}
-
-// onCheck executes acts about checks.
-func (r *run) onCheck(ctx context.Context, a Act) error {
-	switch {
 	case a.Metric != nil:
 		return r.metric(*a.Metric)
 	case a.Check != nil:

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,8 +17,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
 )
 
 // What Helm calls its artifacts: https://helm.sh/docs/topics/registries/#oci-feature-deprecation-and-behavior-changes-with-v380
@@ -67,14 +64,4 @@ func (r *run) pack(c Chart) ([]byte, error) {
 	}
 	err := errors.Join(archive.Close(), zipped.Close())
 	return packed.Bytes(), err
-}
-
-// trigger saves a trigger.
-func (r *run) trigger(ctx context.Context, t Trigger) error {
-	config, err := json.Marshal(r.expandMap(ctx, t.Config))
-	if err != nil {
-		return fmt.Errorf("configuration of %s: %w", t.Name, err)
-	}
-	_, err = r.world.API.PutTrigger(ctx, r.scenario.Name, client.Trigger{Name: t.Name, Kind: t.Kind, Config: config, Enabled: true}, "")
-	return err
 }

@@ -93,9 +93,6 @@ type Act struct {
 	Push *Push `yaml:"push"`
 	// Chart pushes a Helm chart to the registry, as `helm push` does.
 	Chart *Chart `yaml:"chart"`
-	// Trigger saves a trigger of the application. Begun follows the next rollout that begins by itself.
-	Trigger *Trigger `yaml:"trigger"`
-	Begun   *Rollout `yaml:"begun"`
 	// Rollout promotes a version set to its end. Gates with an approval are approved.
 	Rollout *Rollout `yaml:"rollout"`
 	// Start promotes a version set and does not wait; Finish waits for its end.
@@ -258,13 +255,6 @@ type Chart struct {
 	Folder string `yaml:"folder"`
 	Name   string `yaml:"name"`
 	Tag    string `yaml:"tag"`
-}
-
-// Trigger is one of an application. Its configuration has the placeholders of Apply.
-type Trigger struct {
-	Name   string         `yaml:"name"`
-	Kind   string         `yaml:"kind"`
-	Config map[string]any `yaml:"config"`
 }
 
 // Rollout is a version to promote, and the expected outcome.

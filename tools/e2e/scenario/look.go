@@ -176,17 +176,11 @@ func (r *run) same(ctx context.Context, environment string) error {
 
 // rolledBack finds the automatic rollback, and follows it.
 func (r *run) rolledBack(ctx context.Context, want Rollout) error {
-	want.Rollback = true
-	return r.begun(ctx, want)
-}
-
-// begun follows the next rollout that begins by itself.
-func (r *run) begun(ctx context.Context, want Rollout) error {
-	latest := r.started.ID
-	err := r.world.Await(ctx, "a rollout to begin by itself", func() (string, bool, error) {
+	failed := r.started.ID
+	err := r.world.Await(ctx, "the application to roll back by itself", func() (string, bool, error) {
 		all, err := r.world.API.Rollouts(ctx, client.Filter{Application: r.scenario.Name, Limit: 1})
-		if err != nil || len(all) == 0 || all[0].ID == latest {
-			return "nothing newer than " + latest, false, err
+		if err != nil || len(all) == 0 || all[0].ID == failed {
+			return "nothing newer than " + failed, false, err
 		}
 		r.started = all[0]
 		return "", true, nil
@@ -194,6 +188,7 @@ func (r *run) begun(ctx context.Context, want Rollout) error {
 	if err != nil {
 		return err
 	}
+	want.Rollback = true
 	return r.finish(ctx, want)
 }
 

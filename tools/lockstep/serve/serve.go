@@ -47,6 +47,8 @@ func Run(ctx context.Context, part string, args []string) error {
 		return load(ctx, part, args, runWorkflow)
 	case workflow.SandboxCommand:
 		return workflow.Sandbox(ctx)
+	case workflow.RenderCommand:
+		return workflow.Render(ctx)
 	case "relay":
 		return load(ctx, part, args, relay.Run)
 	default:
@@ -61,6 +63,7 @@ func runWorkflow(ctx context.Context, c workflow.Config) error {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	c.SandboxCommand = []string{self, "serve", workflow.SandboxCommand}
+	c.RenderCommand = []string{self, "serve", workflow.RenderCommand}
 	return workflow.Run(ctx, c)
 }
 
