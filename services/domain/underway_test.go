@@ -305,7 +305,7 @@ func TestAnEnvironmentGetsAnotherDriverWhileARolloutIsAtAGate(t *testing.T) {
 				t.Errorf("the rollout under way is given %s; want %s", again, given)
 			}
 			s.continues(r, before)
-			_, err = s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true})
+			_, err := s.rollouts.CreateRollout(t.Context(), user(), rollout.NewRollout{VersionSetID: s.set.ID, Again: true})
 			if !fault.Is(err, fault.Refused) {
 				t.Errorf("a rollout before the environments are onboarded: %v", err)
 			}
