@@ -175,3 +175,21 @@ func TestARolloutIsPendingThenPlannedThenRunning(t *testing.T) {
 	s.succeed(second)
 	s.want(s.reload(second).Status(), core.RolloutStatus("completed"))
 }
+
+// Of what has left the queue of an application and did not begin, the latest are kept: requests that replace one another do not grow for ever.
+func TestTheLatestThatLeftTheQueueAreKept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	postal{winter: winter{shop: s}}.queueing()
+	s.people(5)
+	s.begin(s.rollout(s.set), 0)
+	next := s.release(2)
+	for range 55 {
+		_, err := s.rollouts.CreateRollout(t.Context(), person(5), rollout.NewRollout{VersionSetID: next.ID})
+		s.ok(err)
+	}
+	var dropped, pending int
+	s.ok(s.pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state = 'dropped'), count(*) FILTER (WHERE state = 'pending')
+		FROM cd_queued_rollouts`).Scan(&dropped, &pending))
+	s.want([]int{dropped, pending}, []int{50, 1})
+}

@@ -172,14 +172,11 @@ type QueuedError struct{ Queued QueuedRollout }
 
 // Error returns the message.
 func (e QueuedError) Error() string {
-	why := e.Queued.Why
+	why := e.Queued.Words()
 	if why == "" { // an earlier release
 		why = "it begins when what it waits for has ended"
 	}
 	text := fmt.Sprintf("rollout: %s is pending: %s", e.Queued.VersionSet.ID, why)
-	if e.Queued.ComparesUntil != nil {
-		text += ", until " + e.Queued.ComparesUntil.Local().Format("15:04:05") + " at most"
-	}
 	if e.Queued.ID != "" {
 		text += "; to take it back, cancel " + e.Queued.ID
 	}

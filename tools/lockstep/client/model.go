@@ -100,6 +100,14 @@ type QueuedRollout struct {
 	Rollout *Reference `json:"rollout,omitempty"`
 }
 
+// Words says why it is pending, or what came of it; empty from an earlier release.
+func (q QueuedRollout) Words() string {
+	if q.ComparesUntil != nil && q.WaitsFor == "COMPARISON" {
+		return q.Why + ", until " + q.ComparesUntil.Local().Format(time.TimeOnly) + " at most"
+	}
+	return q.Why
+}
+
 // Reference is an object of which only the identifier and, if it has one, the name were requested.
 type Reference struct {
 	ID   string `json:"id"`

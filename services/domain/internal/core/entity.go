@@ -316,36 +316,6 @@ type Rollout struct {
 	FinishedAt   *time.Time
 }
 
-// Status is its state for people.
-func (r Rollout) Status() RolloutStatus {
-	switch {
-	case r.Aborted && r.State == RolloutPaused:
-		return StatusAborted
-	case r.Aborted && !r.State.Terminal():
-		return StatusAborting
-	case r.State == RolloutPending && r.Plan.Strategy != "":
-		return StatusPlanned
-	default:
-		return RolloutStatus(r.State)
-	}
-}
-
-// StatusWithin is the status of one of its environments, which has a state like its own: what was under way is aborted with it.
-func (r Rollout) StatusWithin(e RolloutState) RolloutStatus {
-	if r.Aborted && !r.State.Terminal() && (e == RolloutInProgress || e == RolloutPaused) {
-		return r.Status()
-	}
-	return RolloutStatus(e)
-}
-
-// StatusOf is the status of one of its deployments.
-func (r Rollout) StatusOf(d DeploymentState) RolloutStatus {
-	if r.Aborted && !r.State.Terminal() && d == DeploymentDeploying {
-		return r.Status()
-	}
-	return RolloutStatus(d)
-}
-
 // ServiceSource is an artifact source with the application and the service that it belongs to.
 type ServiceSource struct {
 	ID, ApplicationID, ServiceID int64

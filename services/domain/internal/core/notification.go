@@ -150,8 +150,7 @@ const (
 	MomentArtifactPublished NotificationMoment = "artifact_published"
 	MomentArtifactDeleted   NotificationMoment = "artifact_deleted"
 	// The steps of a rollout (R4-29): it was put into the queue, has left it and does not begin, was planned, is under way; one of its
-	// environments was entered, has completed
-	// or has failed. Only routes and subscriptions that name one hear of it.
+	// environments was entered, has completed or has failed. They reach only the routes and subscriptions that name them.
 	MomentRolloutQueued        NotificationMoment = "rollout_queued"
 	MomentRolloutDropped       NotificationMoment = "rollout_dropped"
 	MomentRolloutPlanned       NotificationMoment = "rollout_planned"

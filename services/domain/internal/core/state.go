@@ -46,7 +46,8 @@ const (
 // Words is the state for people.
 func (s RolloutState) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
 
-// RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it is planned, or has been aborted, which the journal says.
+// RolloutStatus is where a rollout, or a part of one, is for people: its state, or that it is planned, or has
+// been aborted, which the journal says.
 type RolloutStatus string
 
 // The statuses that are no states.
@@ -58,6 +59,36 @@ const (
 	// StatusAborted means that it has been taken back, and waits to be retried, rolled back or cancelled.
 	StatusAborted RolloutStatus = "aborted"
 )
+
+// Status is its state for people.
+func (r Rollout) Status() RolloutStatus {
+	switch {
+	case r.Aborted && r.State == RolloutPaused:
+		return StatusAborted
+	case r.Aborted && !r.State.Terminal():
+		return StatusAborting
+	case r.State == RolloutPending && r.Plan.Strategy != "":
+		return StatusPlanned
+	default:
+		return RolloutStatus(r.State)
+	}
+}
+
+// StatusWithin is the status of one of its environments, which has a state like its own: what was under way is aborted with it.
+func (r Rollout) StatusWithin(e RolloutState) RolloutStatus {
+	if r.Aborted && !r.State.Terminal() && (e == RolloutInProgress || e == RolloutPaused) {
+		return r.Status()
+	}
+	return RolloutStatus(e)
+}
+
+// StatusOf is the status of one of its deployments.
+func (r Rollout) StatusOf(d DeploymentState) RolloutStatus {
+	if r.Aborted && !r.State.Terminal() && d == DeploymentDeploying {
+		return r.Status()
+	}
+	return RolloutStatus(d)
+}
 
 // Terminal states absorb every later event (D16).
 func (s RolloutState) Terminal() bool { return State(s).Terminal() }
@@ -131,6 +162,9 @@ const (
 	QueuedStarted QueuedState = "started"
 	QueuedDropped QueuedState = "dropped"
 )
+
+// ReplacedInQueue is why a rollout left the queue when another one was asked for.
+const ReplacedInQueue = "another rollout was asked for meanwhile, and took its place in the queue"
 
 // QueueWait is what a rollout in the queue waits for.
 type QueueWait string

@@ -87,7 +87,7 @@ func (t *tx) QueueRollout(ctx context.Context, q core.QueuedRollout) (core.Queue
 	for _, row := range before {
 		displaced = row.VersionSetID
 		of := queuedRollout(row)
-		of.State, of.Outcome, of.EndedAt = core.QueuedDropped, "another rollout was asked for meanwhile, and took its place in the queue", &q.RequestedAt
+		of.State, of.Outcome, of.EndedAt = core.QueuedDropped, core.ReplacedInQueue, &q.RequestedAt
 		if err := t.SettleQueuedRollout(ctx, of); err != nil {
 			return q, err
 		}
@@ -135,7 +135,11 @@ func (t *tx) SettleQueuedRollout(ctx context.Context, q core.QueuedRollout) erro
 	if err := t.SettleQueued(ctx, q); err != nil || q.Outcome == "" {
 		return err
 	}
-	return notify.Dropped(ctx, t.q, t.organization, q)
+	if err := notify.Dropped(ctx, t.q, t.organization, q); err != nil {
+		return err
+	}
+	_, err = t.q.ForgetDroppedRollouts(ctx, q.ApplicationID)
+	return pg.Classify(err, "forget what has left the queue of application %d", q.ApplicationID)
 }
 
 // OrganizationsWithFreeQueue implements rollout.Store.

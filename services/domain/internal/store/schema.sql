@@ -2831,6 +2831,7 @@ CREATE TABLE cd_queued_rollouts (
 );
 CREATE INDEX cd_queued_rollouts_by_comparison ON cd_queued_rollouts USING btree (organization_id, comparison_id) WHERE (comparison_id IS NOT NULL);
 CREATE INDEX cd_queued_rollouts_by_made_rollout ON cd_queued_rollouts USING btree (organization_id, made_rollout_id) WHERE (made_rollout_id IS NOT NULL);
+CREATE INDEX cd_queued_rollouts_dropped ON cd_queued_rollouts USING btree (organization_id, application_id, id) WHERE (state = 'dropped'::text);
 CREATE INDEX cd_queued_rollouts_ended ON cd_queued_rollouts USING btree (organization_id, application_id, id) WHERE (state <> 'pending'::text);
 CREATE UNIQUE INDEX cd_queued_rollouts_one_waits_per_application ON cd_queued_rollouts USING btree (organization_id, application_id) WHERE (state = 'pending'::text);
 CREATE TRIGGER cd_queued_rollouts_touch BEFORE UPDATE ON cd_queued_rollouts FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -4362,6 +4363,26 @@ AS $function$
 $function$;
 COMMENT ON FUNCTION cd_forget_drift_previews IS
     'Previews by which drivers have looked for drift: what they found is kept as a reconciliation.';
+
+CREATE OR REPLACE FUNCTION cd_forget_dropped_rollouts(of_application bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path FROM CURRENT
+AS $function$
+DECLARE changed bigint;
+BEGIN
+    WITH old AS (
+        SELECT organization_id, id FROM cd_queued_rollouts
+        WHERE organization_id = NULLIF(current_setting('lockstep.organization', true), '')::bigint AND application_id = of_application AND state = 'dropped'
+        ORDER BY id DESC OFFSET 50 LIMIT 100
+    )
+    DELETE FROM cd_queued_rollouts q USING old WHERE q.organization_id = old.organization_id AND q.id = old.id;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    RETURN changed;
+END $function$;
+COMMENT ON FUNCTION cd_forget_dropped_rollouts IS
+    'Of the rollouts that have left the queue of an application and did not begin, the latest 50 are kept. What began belongs to its rollout.';
 
 CREATE OR REPLACE FUNCTION cd_forget_forge_comments(before timestamp with time zone, most integer)
  RETURNS bigint

@@ -101,7 +101,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 // queueRows say what is pending in the queue of an application and why or, while nothing is, why the latest has not begun.
 func queueRows(w io.Writer, a client.Application) {
 	if q := a.Queued; q != nil {
-		command.Row(w, "PENDING", fmt.Sprintf("%s, since %s: %s", q.VersionSet.Name, command.Moment(q.RequestedAt), command.QueueWords(*q)), q.ID)
+		command.Row(w, "PENDING", fmt.Sprintf("%s, since %s: %s", q.VersionSet.Name, command.Moment(q.RequestedAt), q.Words()), q.ID)
 		return
 	}
 	if q := a.LastQueued; q != nil && (q.State == "CANCELLED" || q.State == "DROPPED") {

@@ -204,11 +204,3 @@ func SeenAt(v client.Version) string {
 	}
 	return "no"
 }
-
-// QueueWords says why a rollout in the queue is pending, or what came of it.
-func QueueWords(q client.QueuedRollout) string {
-	if q.ComparesUntil != nil && q.WaitsFor == "COMPARISON" {
-		return q.Why + ", until " + q.ComparesUntil.Local().Format("15:04:05") + " at most"
-	}
-	return q.Why
-}

@@ -47,7 +47,7 @@ func requirements(all []client.GateRequirement) string {
 func rolloutTable(w io.Writer, all []client.Rollout, queued ...client.QueuedRollout) {
 	command.Row(w, "ID", "APPLICATION", "VERSION SET", "STATE", "WAITS FOR", "CREATED", "FINISHED")
 	for _, q := range queued {
-		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q),
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), q.Words(),
 			command.Moment(q.RequestedAt), "")
 	}
 	for _, r := range all {
@@ -63,7 +63,7 @@ func queueTable(w io.Writer, all []client.QueuedRollout) {
 		if q.Principal != nil {
 			by = q.Principal.Name
 		}
-		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), command.QueueWords(q),
+		command.Row(w, q.ID, q.Application.Name, q.VersionSet.Name, journal.Human(q.State), q.Words(),
 			command.Moment(q.RequestedAt), by)
 	}
 }

@@ -17,8 +17,6 @@ import (
 // waits in the queue of its application meanwhile: a crash loses nothing, a newer request takes its place, and an answer that does not
 // arrive leaves the pipeline in force.
 
-const replacedInQueue = "another rollout has taken its place in the queue"
-
 // comparesFor is how long a rollout waits for the drivers.
 const comparesFor = 2 * time.Minute
 
@@ -140,7 +138,7 @@ func (u *UseCases) compareFirst(ctx context.Context, tx Tx, c cause, p plan, q c
 		return nil, err
 	}
 	replaced := waiting[p.application.ID]
-	if err := u.endComparison(ctx, tx, c, replaced, replacedInQueue); err != nil {
+	if err := u.endComparison(ctx, tx, c, replaced, core.ReplacedInQueue); err != nil {
 		return nil, err
 	}
 	if err := tx.ForgetPreviews(ctx, c.at.Add(-previewsKept), forgottenAtOnce); err != nil {
@@ -167,7 +165,7 @@ func (u *UseCases) enterQueue(ctx context.Context, tx Tx, c cause, q core.Queued
 	if err != nil {
 		return q, err
 	}
-	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], replacedInQueue); err != nil {
+	if err := u.endComparison(ctx, tx, c, waiting[q.ApplicationID], core.ReplacedInQueue); err != nil {
 		return q, err
 	}
 	return tx.QueueRollout(ctx, q)

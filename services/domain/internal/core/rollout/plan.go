@@ -32,8 +32,9 @@ type plan struct {
 	stops []stop
 	// live is the version set of the last completed stop, by environment; no key where nothing was (R15).
 	live map[int64]int64
-	// before are the versions of those, by environment and service.
-	before map[int64]map[int64][]versionInput
+	// liveEntries are what those consist of, by number, and before their versions, by environment and service.
+	liveEntries map[int64][]core.VersionSetEntry
+	before      map[int64]map[int64][]versionInput
 	// liveSets are those sets, by number.
 	liveSets map[int64]core.VersionSet
 	// same are the live version sets that consist of the same versions as this one.
@@ -238,7 +239,7 @@ func (p *plan) goesBack(environment int64) bool {
 func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 	sets := slices.Collect(maps.Values(p.live))
 	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(sets))
-	p.same = map[int64]bool{}
+	p.liveEntries, p.same = entries, map[int64]bool{}
 	mine := versionIDs(p.entries)
 	for set, of := range entries {
 		p.same[set] = slices.Equal(mine, versionIDs(of))
@@ -256,15 +257,11 @@ func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 
 // readBefore finds the versions that are live where it goes.
 func (p *plan) readBefore(ctx context.Context, tx Tx, organization int64) error {
-	entries, err := tx.EntriesByVersionSet(ctx, organization, core.Distinct(slices.Collect(maps.Values(p.live))))
-	if err != nil {
-		return err
-	}
-	versions, err := tx.VersionsByID(ctx, organization, core.Distinct(versionIDs(slices.Concat(slices.Collect(maps.Values(entries))...))))
+	versions, err := tx.VersionsByID(ctx, organization, core.Distinct(versionIDs(slices.Concat(slices.Collect(maps.Values(p.liveEntries))...))))
 	p.before = map[int64]map[int64][]versionInput{}
 	for environment, set := range p.live {
 		of := map[int64][]versionInput{}
-		for _, e := range entries[set] {
+		for _, e := range p.liveEntries[set] {
 			of[e.ServiceID] = append(of[e.ServiceID], describeVersion(versions[e.VersionID]))
 		}
 		p.before[environment] = of

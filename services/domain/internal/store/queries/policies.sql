@@ -119,6 +119,9 @@ UPDATE cd_queued_rollouts SET state = CASE WHEN @outcome::text = '' THEN 'starte
     ended_at = @ended_at, cancelled_by_type = @cancelled_by_type, cancelled_by_id = @cancelled_by_id
 WHERE organization_id = @organization_id AND id = @id AND state = 'pending';
 
+-- name: ForgetDroppedRollouts :one
+SELECT cd_forget_dropped_rollouts(@application_id::bigint)::bigint;
+
 -- name: OrganizationsWithFreeQueue :many
 -- Across organizations, on purpose: there is one worker for all.
 SELECT organization_id::bigint FROM cd_organizations_with_free_queue() AS organization_id;

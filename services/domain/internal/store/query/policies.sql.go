@@ -111,6 +111,17 @@ func (q *Queries) DueRollback(ctx context.Context, organizationID int64, at time
 	return i, err
 }
 
+const forgetDroppedRollouts = `-- name: ForgetDroppedRollouts :one
+SELECT cd_forget_dropped_rollouts($1::bigint)::bigint
+`
+
+func (q *Queries) ForgetDroppedRollouts(ctx context.Context, applicationID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, forgetDroppedRollouts, applicationID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const freeQueuedRollout = `-- name: FreeQueuedRollout :one
 SELECT id, organization_id, application_id, version_set_id, principal_type, principal_id, reason, requested_at, state, outcome, made_rollout_id, environments, trigger_id, cause, created_at, updated_at, strategy, inputs, comparison_id, compares_until, ended_at, cancelled_by_type, cancelled_by_id FROM cd_queued_rollouts q
 WHERE q.organization_id = $1 AND q.state = 'pending' AND (q.compares_until IS NULL OR q.compares_until <= $2)
