@@ -151,7 +151,8 @@ func TestTheOutcomeOfAQueuedRolloutIsKept(t *testing.T) {
 	w.want(fault.ClassOf(err), fault.Refused)
 }
 
-// R4-01: what is asked for beside an active rollout is pending; once it may begin, it is planned, with the reason for its strategy; then it runs.
+// R4-01: what is asked for beside an active rollout is pending; once it may begin, it is planned, with the reason for its strategy;
+// then it runs.
 func TestARolloutIsPendingThenPlannedThenRunning(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -176,7 +177,8 @@ func TestARolloutIsPendingThenPlannedThenRunning(t *testing.T) {
 	s.want(s.reload(second).Status(), core.RolloutStatus("completed"))
 }
 
-// Of what has left the queue of an application and did not begin, the latest are kept: requests that replace one another do not grow for ever.
+// Of what has left the queue of an application and did not begin, the latest are kept: requests that replace one another do not grow
+// for ever.
 func TestTheLatestThatLeftTheQueueAreKept(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -165,7 +165,8 @@ func difference() *Function {
 	return &Function{
 		spec: Spec{
 			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
-			Doc: "Compares files before and after a change. Answers a list of `{path, diff, truncated}` with a unified diff of each file that differs.",
+			Doc: "Compares files before and after a change, for people to read. Answers a list of `{path, diff, truncated}` with a unified diff of each\n" +
+				"file that differs. What looks like a secret (keys, tokens, passwords) is `[redacted]`; if nothing else differs in a file, its diff says so.",
 			Arguments: []Field{
 				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: revisionField()},
 				{Name: "most", Doc: "The maximum size of all diffs together in bytes.", Type: Number, Least: 1},
@@ -173,7 +174,7 @@ func difference() *Function {
 		},
 		do: func(_ context.Context, call activity.Call) (any, error) {
 			most, _ := whole(call.Args["most"])
-			found, err := manifest.Diff(revisions(call.Args), int(most))
+			found, err := manifest.DiffShown(revisions(call.Args), int(most))
 			changes := make([]any, len(found))
 			for i, c := range found {
 				changes[i] = map[string]any{"path": c.Path, "diff": c.Diff, "truncated": c.Truncated}

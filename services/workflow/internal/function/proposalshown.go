@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function/manifest"
 )
@@ -47,17 +46,15 @@ func showFile(f activity.ChangedFile, most int) string {
 	if f.Unread {
 		return head + ": not shown here, since it is too large or no text. The commit has it.\n"
 	}
-	before, hidBefore := redact.Text(strings.ToValidUTF8(string(f.Before), "\uFFFD"))
-	after, hidAfter := redact.Text(strings.ToValidUTF8(string(f.After), "\uFFFD"))
-	changes, err := manifest.Diff([]manifest.Revision{{Path: f.Path, Before: before, After: after}}, most)
+	changes, err := manifest.DiffShown([]manifest.Revision{{Path: f.Path, Before: string(f.Before), After: string(f.After)}}, most)
 	switch {
-	case err != nil:
+	case err != nil || len(changes) == 0:
 		return head + ": not shown here. The commit has it.\n"
-	case len(changes) == 0:
+	case changes[0].Hidden:
 		return head + ": what differs looks like a secret, and is not shown here.\n"
 	}
 	note := ""
-	if hidBefore || hidAfter {
+	if changes[0].Redacted {
 		note += " Values that look like secrets are left out."
 	}
 	if changes[0].Truncated {

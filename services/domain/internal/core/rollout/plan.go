@@ -257,7 +257,8 @@ func (p *plan) readSame(ctx context.Context, tx Tx, organization int64) error {
 
 // readBefore finds the versions that are live where it goes.
 func (p *plan) readBefore(ctx context.Context, tx Tx, organization int64) error {
-	versions, err := tx.VersionsByID(ctx, organization, core.Distinct(versionIDs(slices.Concat(slices.Collect(maps.Values(p.liveEntries))...))))
+	entries := slices.Concat(slices.Collect(maps.Values(p.liveEntries))...)
+	versions, err := tx.VersionsByID(ctx, organization, core.Distinct(versionIDs(entries)))
 	p.before = map[int64]map[int64][]versionInput{}
 	for environment, set := range p.live {
 		of := map[int64][]versionInput{}

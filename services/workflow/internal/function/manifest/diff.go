@@ -9,6 +9,8 @@ import (
 	formatdiff "github.com/go-git/go-git/v5/plumbing/format/diff"
 	"github.com/go-git/go-git/v5/utils/diff"
 	"github.com/sergi/go-diff/diffmatchpatch"
+
+	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 )
 
 // Revision is a file before and after a change.
@@ -16,6 +18,8 @@ type Revision struct {
 	Path, Before, After string
 	// Unread reports whether it is too large to be compared.
 	Unread bool
+	// redacted reports whether something was left out of the texts, and hidden whether they differ only in that.
+	redacted, hidden bool
 }
 
 // Change is what differs between the two, for people to read.
@@ -25,6 +29,8 @@ type Change struct {
 	Diff string
 	// Truncated reports whether the rest of the diff was left out.
 	Truncated bool
+	// Redacted reports whether what looks like a secret was left out, and Hidden whether nothing else differs: then Diff says so.
+	Redacted, Hidden bool
 }
 
 const (
@@ -34,6 +40,8 @@ const (
 	// megabyte, and a deploy changes a few lines of a file (D42).
 	maxDiff  = 32 << 10
 	maxDiffs = 256 << 10
+	// hiddenDiff stands for a diff of which nothing can be shown.
+	hiddenDiff = "@@ what differs looks like a secret, and is not shown @@\n"
 )
 
 // Diff is what differs, file by file in the order given; files that stay as they are are left out. All diffs together have
@@ -45,6 +53,10 @@ func Diff(files []Revision, most int) ([]Change, error) {
 		left = min(left, most)
 	}
 	for _, f := range files {
+		if f.hidden {
+			changes = append(changes, Change{Path: f.Path, Diff: hiddenDiff, Redacted: true, Hidden: true})
+			continue
+		}
 		if f.Before == f.After {
 			continue
 		}
@@ -52,7 +64,7 @@ func Diff(files []Revision, most int) ([]Change, error) {
 		if err := formatdiff.NewUnifiedEncoder(&text, contextLines).Encode(patch(f)); err != nil {
 			return nil, fmt.Errorf("compare %s: %w", f.Path, err)
 		}
-		change := Change{Path: f.Path, Diff: text.String()}
+		change := Change{Path: f.Path, Diff: text.String(), Redacted: f.redacted}
 		if most := min(maxDiff, left); len(change.Diff) > most {
 			// Whole lines only: half a line would be read as one that says something else.
 			change.Diff, change.Truncated = change.Diff[:strings.LastIndexByte(change.Diff[:most], '\n')+1], true
@@ -61,6 +73,19 @@ func Diff(files []Revision, most int) ([]Change, error) {
 		changes = append(changes, change)
 	}
 	return changes, nil
+}
+
+// DiffShown is Diff without what looks like a secret.
+func DiffShown(files []Revision, most int) ([]Change, error) {
+	shown := make([]Revision, len(files))
+	for i, f := range files {
+		before, hidBefore := redact.Text(strings.ToValidUTF8(f.Before, "\uFFFD"))
+		after, hidAfter := redact.Text(strings.ToValidUTF8(f.After, "\uFFFD"))
+		shown[i] = Revision{
+			Path: f.Path, Before: before, After: after, redacted: hidBefore || hidAfter, hidden: f.Before != f.After && before == after,
+		}
+	}
+	return Diff(shown, most)
 }
 
 // patch is a revision as go-git's encoder takes it.

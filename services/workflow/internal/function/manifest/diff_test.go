@@ -44,6 +44,39 @@ index 6e4d09f2bb4da2a6a7f4b1bed3cc87c9d4d7cbc3..0 100644
 	}
 }
 
+// What people read of a change has no secret; a file that differs in nothing else is named, in its place.
+func TestDiffShownHasNoSecret(t *testing.T) {
+	t.Parallel()
+	got, err := DiffShown([]Revision{
+		{Path: "a.yaml", Before: "password: hunter1\n", After: "password: hunter2\n"},
+		{Path: "b.yaml", Before: "password: hunter1\nimage: old\n", After: "password: hunter2\nimage: new\n"},
+		{Path: "c.yaml", Before: "image: old\n", After: "image: new\n"},
+		{Path: "d.yaml", Before: "password: hunter1\n", After: "password: hunter1\n"},
+		{Path: "e.yaml", Before: "", After: "password: hunter1\n"},
+	}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type mark struct {
+		path             string
+		redacted, hidden bool
+	}
+	var marks []mark
+	for _, c := range got {
+		marks = append(marks, mark{c.Path, c.Redacted, c.Hidden})
+		if strings.Contains(c.Diff, "hunter") || c.Diff == "" {
+			t.Errorf("%s: %q", c.Path, c.Diff)
+		}
+	}
+	want := []mark{{"a.yaml", true, true}, {"b.yaml", true, false}, {"c.yaml", false, false}, {"e.yaml", true, false}}
+	if d := cmp.Diff(want, marks, cmp.AllowUnexported(mark{})); d != "" {
+		t.Errorf("changes (-want +got):\n%s", d)
+	}
+	if !strings.Contains(got[1].Diff, "+image: new") || !strings.Contains(got[3].Diff, "+password: [redacted]") {
+		t.Errorf("found %q and %q", got[1].Diff, got[3].Diff)
+	}
+}
+
 func TestDiffOfNothingIsAnEmptyList(t *testing.T) {
 	t.Parallel()
 	got, err := Diff([]Revision{{Path: "a", Before: "x", After: "x"}}, 0)
