@@ -101,6 +101,8 @@ type Config struct {
 	// switches that off. DriftPerMinute is how many looks each process begins a minute at most: of more environments each has its turn later.
 	DriftEvery     time.Duration `koanf:"drift_every"      default:"10m"`
 	DriftPerMinute int           `koanf:"drift_per_minute" default:"60"`
+	// DriftWindow is how long after the end of a rollout these drivers do not look for drift yet.
+	DriftWindow time.Duration `koanf:"drift_window" default:"5m"`
 	// Archive is where settled rows are kept when their organization's rules delete them from the database; without it they are deleted.
 	Archive archive.Config `koanf:"archive"`
 	// Credentials are about those that organizations manage themselves: the keyset that values are sealed with, and the references that they
@@ -225,6 +227,9 @@ func (c Config) Validate() error {
 			Name:    "drift_every",
 			Problem: fmt.Sprintf("found %s, and drift_per_minute %d; expected 0s or at least 1m, and at least 0", c.DriftEvery, c.DriftPerMinute),
 		})
+	}
+	if c.DriftWindow < 0 || c.DriftWindow > 24*time.Hour {
+		problems = append(problems, fault.Field{Name: "drift_window", Problem: fmt.Sprintf("found %s; expected 0s to 24h", c.DriftWindow)})
 	}
 	if d := c.DeliveryMetrics.Days; d < 0 || d > 366 {
 		problems = append(problems, fault.Field{Name: "delivery_metrics.days", Problem: fmt.Sprintf("found %d; expected 1 to 366", d)})

@@ -166,7 +166,9 @@ func (s *service) parts(c Config, conn *bus.Conn, workflows autoflow.Engine, api
 		run.Loop("places", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "places", clock.System(), s.announcePlaces)
 		}),
-		run.Loop("drift", func(ctx context.Context) error { return s.lookForDrift(ctx, c.DriftEvery, c.DriftPerMinute) }),
+		run.Loop("drift", func(ctx context.Context) error {
+			return s.lookForDrift(ctx, rollout.DriftPace{Every: c.DriftEvery, Window: c.DriftWindow}, c.DriftPerMinute)
+		}),
 		run.Loop("policy sets", s.keepPolicies),
 		run.Loop("credentials", func(ctx context.Context) error {
 			return pg.AsLeader(ctx, s.pool, "credentials", clock.System(), s.keepCredentials)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
@@ -17,7 +18,7 @@ func (w winter) looks() (previews []int64) {
 	w.t.Helper()
 	before := w.countOf(`SELECT coalesce(max(id), 0) FROM cd_rollout_previews`)
 	for range 10 {
-		looked, err := w.rollouts.LookForDriftDue(w.t.Context(), 10*time.Minute)
+		looked, err := w.rollouts.LookForDriftDue(w.t.Context(), rollout.DriftPace{Every: 10 * time.Minute, Window: 5 * time.Minute})
 		w.ok(err)
 		if !looked {
 			break
@@ -235,7 +236,7 @@ func TestALookThatFailsKeepsNoneFromItsTurn(t *testing.T) {
 	w.ok(err)
 	failed, looked := 0, 0
 	for range 3 {
-		found, err := w.rollouts.LookForDriftDue(t.Context(), 10*time.Minute)
+		found, err := w.rollouts.LookForDriftDue(t.Context(), rollout.DriftPace{Every: 10 * time.Minute, Window: 5 * time.Minute})
 		switch {
 		case err != nil:
 			failed++

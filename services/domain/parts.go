@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/console"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/handoff"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
@@ -464,14 +465,14 @@ func (s *service) deleteSettled(ctx context.Context) error {
 const retentionInterval = time.Hour
 
 // lookForDrift has drivers look for drift, so many times a minute at most, until ctx ends.
-func (s *service) lookForDrift(ctx context.Context, every time.Duration, perMinute int) error {
-	if every == 0 || perMinute == 0 {
+func (s *service) lookForDrift(ctx context.Context, pace rollout.DriftPace, perMinute int) error {
+	if pace.Every == 0 || perMinute == 0 {
 		<-ctx.Done()
 		return nil
 	}
 	for ctx.Err() == nil {
 		next := driftPoll
-		looked, err := s.rollouts.LookForDriftDue(ctx, every)
+		looked, err := s.rollouts.LookForDriftDue(ctx, pace)
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "looking for drift failed; will retry", telemetry.KeyError, err)
 		} else if looked {

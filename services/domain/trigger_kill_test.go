@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/bus"
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/rollout"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/events"
 )
 
@@ -87,7 +88,7 @@ func TestALookSurvivesAKillAtEachStatement(t *testing.T) {
 	)
 	mortal, died := w.mortal(w.now)
 	kills := w.diesAt(died, func() error {
-		_, err := mortal.rollouts.LookForDriftDue(t.Context(), 10*time.Minute)
+		_, err := mortal.rollouts.LookForDriftDue(t.Context(), rollout.DriftPace{Every: 10 * time.Minute, Window: 5 * time.Minute})
 		return err
 	}, func() {
 		w.want(w.countOf(previews), w.countOf(asked))

@@ -217,6 +217,7 @@ func start(ctx context.Context, data, driverDir string, config cluster.Config) (
 		"relay.allow_apply=[deployments.apps, services, configmaps, namespaces, widgets.example.com, customresourcedefinitions.apiextensions.k8s.io]",
 		"relay.allow_delete=[configmaps]", "relay.allow_logs=true",
 		`workflow.http_allow_networks=["127.0.0.1"]`,
+		"domain.drift_every=1m", "domain.drift_window=10s",
 		"domain.driver_dir="+drivers, "workflow.driver_dir="+drivers,
 		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
 	s, err := stack.Start(ctx, stack.Config{

@@ -5,6 +5,8 @@ package giteatest
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -16,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-cd/lockstep/pkg/certs"
+	"github.com/lockstep-cd/lockstep/pkg/certs/certstest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/porttest"
 	"github.com/lockstep-cd/lockstep/pkg/testkit/wait"
 )
@@ -23,10 +27,13 @@ import (
 // Server is a Gitea that runs until the test ends.
 type Server struct {
 	t *testing.T
-	// Address is where it listens, as http://host:port.
+	// Address is where it listens, as http://host:port or https://host:port.
 	Address string
+	// CA is the file of the authority of its certificate; empty without TLS.
+	CA string
 	// Tokens are of its users, by name. Each may do everything that its user may.
 	Tokens map[string]string
+	client *http.Client
 }
 
 // config has webhooks delivered to this machine, at once.
@@ -37,10 +44,12 @@ RUN_USER = %[1]s
 WORK_PATH = %[2]s
 I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
 [server]
-PROTOCOL = http
+PROTOCOL = %[5]s
+CERT_FILE = %[6]s
+KEY_FILE = %[7]s
 HTTP_ADDR = 127.0.0.1
 HTTP_PORT = %[3]s
-ROOT_URL = http://127.0.0.1:%[3]s/
+ROOT_URL = %[5]s://127.0.0.1:%[3]s/
 STATIC_ROOT_PATH = %[4]s
 APP_DATA_PATH = %[2]s/data
 DISABLE_SSH = true
@@ -78,6 +87,17 @@ ALLOWED_HOST_LIST = loopback
 // Start runs Gitea with these users, of whom the first is its administrator. Without a program of Gitea the test is skipped.
 func Start(t *testing.T, users ...string) *Server {
 	t.Helper()
+	return start(t, certs.Files{}, users...)
+}
+
+// StartTLS is Start with an https address.
+func StartTLS(t *testing.T, users ...string) *Server {
+	t.Helper()
+	return start(t, certstest.New(t).Files(t, t.TempDir(), "gitea"), users...)
+}
+
+func start(t *testing.T, certificate certs.Files, users ...string) *Server {
+	t.Helper()
 	program := os.Getenv("LOCKSTEP_TEST_GITEA")
 	if program == "" {
 		t.Skip("needs Gitea: make forge-test")
@@ -87,10 +107,14 @@ func Start(t *testing.T, users ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, Address: "http://" + porttest.FreeAddress(t), Tokens: map[string]string{}}
+	protocol := "http"
+	if certificate.Cert != "" {
+		protocol = "https"
+	}
+	s := &Server{t: t, Address: protocol + "://" + porttest.FreeAddress(t), CA: certificate.CA, Tokens: map[string]string{}, client: clientOf(t, certificate.CA)}
 	port := s.Address[strings.LastIndex(s.Address, ":")+1:]
 	file := filepath.Join(work, "app.ini")
-	text := fmt.Sprintf(config, who.Username, work, port, filepath.Join(filepath.Dir(program), "root"))
+	text := fmt.Sprintf(config, who.Username, work, port, filepath.Join(filepath.Dir(program), "root"), protocol, certificate.Cert, certificate.Key)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -125,13 +149,28 @@ func Start(t *testing.T, users ...string) *Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(request)
+		answer, err := s.client.Do(request)
 		if err == nil {
 			_ = answer.Body.Close()
 		}
 		return err == nil && answer.StatusCode == http.StatusOK
 	})
 	return s
+}
+
+// clientOf trusts an authority, if there is one.
+func clientOf(t *testing.T, authority string) *http.Client {
+	t.Helper()
+	if authority == "" {
+		return http.DefaultClient
+	}
+	text, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 }
 
 // Ask is what a user asks of the API. out, which may be nil, is what the answer is read into; it may be anything that is no failure.
@@ -147,7 +186,7 @@ func (s *Server) Ask(user, method, path string, in, out any) {
 	}
 	request.Header.Set("Authorization", "token "+s.Tokens[user])
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := s.client.Do(request)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/lockstep-cd/lockstep/tools/lockstep/client"
@@ -49,6 +50,8 @@ func (a Act) fields() []string {
 	add(a.OnFailure != "", "on_failure")
 	add(a.RollBackAfter != nil, "roll_back_after")
 	add(a.RolledBack != nil, "rolled_back")
+	add(a.Trigger != nil, "trigger")
+	add(a.Begun != nil, "begun")
 	add(a.Stays != nil, "stays")
 	add(a.Jobs != nil, "jobs")
 	add(a.Report != "", "report")
@@ -92,7 +95,15 @@ func (r *run) act(ctx context.Context, a Act) error {
 	case a.OnFailure != "":
 		return r.onFailure(ctx, a.OnFailure)
 	case a.RolledBack != nil:
-		return r.rolledBack(ctx, *a.RolledBack)
+		back := *a.RolledBack
+		back.Rollback = true
+		return r.begun(ctx, "the application to roll back by itself", back)
+	case a.Begun != nil:
+		return r.begun(ctx, "a trigger to begin a rollout", *a.Begun)
+	case a.Trigger != nil:
+		t := client.Trigger{Name: a.Trigger.Name, Kind: a.Trigger.Kind, Config: json.RawMessage(r.expand(ctx, a.Trigger.Config)), Enabled: true}
+		_, err := r.world.API.PutTrigger(ctx, r.scenario.Name, t, "end-to-end test")
+		return err
 	case a.Stays != nil:
 		return r.stays(ctx, *a.Stays)
 	case a.Commit != nil:

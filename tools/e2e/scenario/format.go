@@ -148,6 +148,9 @@ type Act struct {
 	RollBackAfter *int `yaml:"roll_back_after"`
 	// RolledBack follows the automatic rollback of the application.
 	RolledBack *Rollout `yaml:"rolled_back"`
+	// Trigger saves a trigger of the application, and Begun follows the rollout that a trigger begins.
+	Trigger *Trigger `yaml:"trigger"`
+	Begun   *Rollout `yaml:"begun"`
 	// Stays checks for a while that deployments of the started rollout stay in their states.
 	Stays *Stays `yaml:"stays"`
 	// Workflows waits until the Workflows of an environment are certain ones.
@@ -170,6 +173,13 @@ type Act struct {
 	Passed string `yaml:"passed"`
 	// Decide answers for a check that asks a person.
 	Decide *Decision `yaml:"decide"`
+}
+
+// Trigger begins rollouts. ${staging} in its configuration is the name of that environment.
+type Trigger struct {
+	Name   string `yaml:"name"`
+	Kind   string `yaml:"kind"`
+	Config string `yaml:"config"`
 }
 
 // Workflows are those of an environment's namespace, by name: for each a pattern of "name phase message".

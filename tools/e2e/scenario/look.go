@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,13 +175,17 @@ func (r *run) same(ctx context.Context, environment string) error {
 	return nil
 }
 
-// rolledBack finds the automatic rollback, and follows it.
-func (r *run) rolledBack(ctx context.Context, want Rollout) error {
-	failed := r.started.ID
-	err := r.world.Await(ctx, "the application to roll back by itself", func() (string, bool, error) {
+// beginsWithin bounds the wait for a rollout that nobody asks for: drivers look for drift once a minute.
+const beginsWithin = 3 * time.Minute
+
+// begun finds a rollout that nobody has asked for, and follows it.
+func (r *run) begun(ctx context.Context, what string, want Rollout) error {
+	last := r.started.ID
+	r.world.Patience = max(r.world.Patience, beginsWithin)
+	err := r.world.Await(ctx, what, func() (string, bool, error) {
 		all, err := r.world.API.Rollouts(ctx, client.Filter{Application: r.scenario.Name, Limit: 1})
-		if err != nil || len(all) == 0 || all[0].ID == failed {
-			return "nothing newer than " + failed, false, err
+		if err != nil || len(all) == 0 || all[0].ID == last {
+			return "nothing newer than " + last, false, err
 		}
 		r.started = all[0]
 		return "", true, nil
@@ -188,7 +193,6 @@ func (r *run) rolledBack(ctx context.Context, want Rollout) error {
 	if err != nil {
 		return err
 	}
-	want.Rollback = true
 	return r.finish(ctx, want)
 }
 

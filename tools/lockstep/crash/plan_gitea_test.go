@@ -38,8 +38,8 @@ spec:
 // startAtGitea is a stack and a Gitea with the repository ann/deploy, in which bot, as whom the stack comes, may do everything.
 func startAtGitea(t *testing.T) *atGitea {
 	t.Helper()
-	gitea := giteatest.Start(t, "ann", "bot", "eve")
-	ctx, w := start(t, oneStage())
+	gitea := giteatest.StartTLS(t, "ann", "bot", "eve")
+	ctx, w := start(t, oneStage(), "SSL_CERT_FILE="+gitea.CA)
 	w.Patience = 2 * time.Minute
 	g := &atGitea{world: w, t: t, ctx: ctx, gitea: gitea}
 	gitea.Ask("ann", http.MethodPost, "/user/repos", map[string]any{"name": "deploy", "auto_init": true, "default_branch": "main"}, nil)
@@ -66,7 +66,7 @@ func startAtGitea(t *testing.T) *atGitea {
 // console is where the stack says that its console is.
 const console = "https://cd.example.com"
 
-func (g *atGitea) host() string { return strings.TrimPrefix(g.gitea.Address, "http://") }
+func (g *atGitea) host() string { return strings.TrimPrefix(g.gitea.Address, "https://") }
 
 // hooked has Gitea report what happens in the repository to a hook, and answers its number.
 func (g *atGitea) hooked(h client.ForgeHook, events ...string) int {

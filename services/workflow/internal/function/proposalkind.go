@@ -37,7 +37,7 @@ func branchOf(call activity.Call) activity.BranchProposal {
 func lookFields() []Field {
 	return []Field{
 		{Name: "repo_url", Doc: "The repository's URL, `https://…`.", Type: Text, Required: true},
-		{Name: "name", Doc: "The `name` that it was proposed with.", Type: Text},
+		{Name: "name", Doc: "The `name` that it was proposed with, by which people's answers at the forge count for its environment.", Type: Text},
 		{Name: "number", Doc: "The number of the pull request.", Type: Number, Least: 1},
 		kindField(),
 		{Name: "branch", Doc: "With the kind `branch`: the branch to merge into.", Type: Text},

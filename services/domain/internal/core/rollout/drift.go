@@ -21,8 +21,6 @@ import (
 // something that a rollout has replaced since counts for nothing, so that drift is never what we have caused ourselves.
 
 const (
-	// driftWindow is how long after a rollout nobody looks.
-	driftWindow = 5 * time.Minute
 	// driftSettles is how long after it is complete in an environment a rollout that waits for what differs there has it looked at.
 	driftSettles = time.Minute
 	// driftAgain is the pause before the next try while a rollout is under way.
@@ -30,6 +28,9 @@ const (
 	// driftKept is how long the answers of drivers can be looked at.
 	driftKept = time.Hour
 )
+
+// DriftPace is how often drivers look for drift where they can: again after Every, and not before Window has passed since the last rollout.
+type DriftPace struct{ Every, Window time.Duration }
 
 // driftCounts count what came of looks for drift in this process.
 type driftCounts struct{ same, drift, unknown, late atomic.Int64 }
@@ -42,7 +43,7 @@ func (u *UseCases) DriftLooks() map[string]int64 {
 
 // LookForDriftDue has the driver of the next application environment look that is due; false if none is. Those that can be looked at
 // are due again after a time. Organizations take turns.
-func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bool, error) {
+func (u *UseCases) LookForDriftDue(ctx context.Context, pace DriftPace) (bool, error) {
 	now := u.clock.Now()
 	organizations, err := u.store.OrganizationsWithDueDriftLooks(ctx, now)
 	if err != nil {
@@ -64,7 +65,7 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 			if err != nil || locked.DueAt == nil || locked.DueAt.After(now) { // another process has looked meanwhile
 				return err
 			}
-			return u.lookNow(ctx, tx, organization, locked, now.Add(every))
+			return u.lookNow(ctx, tx, organization, locked, pace)
 		})
 		if err != nil || found {
 			u.driftServed.Store(organization)
@@ -74,7 +75,7 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 			continue
 		}
 		if err != nil && found { // one that fails must not keep the others from having their turn
-			if putOff := u.putOffLook(ctx, organization, look, now.Add(max(every, driftAgain))); putOff != nil {
+			if putOff := u.putOffLook(ctx, organization, look, now.Add(max(pace.Every, driftAgain))); putOff != nil {
 				err = fmt.Errorf("put off the look for drift: %w, after: %w", putOff, err)
 			}
 			err = fmt.Errorf("application environment %d: %w", look.ApplicationEnvironmentID, err)
@@ -85,8 +86,9 @@ func (u *UseCases) LookForDriftDue(ctx context.Context, every time.Duration) (bo
 }
 
 // lookNow has a driver look, and stores when to look next.
-func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look core.DriftLook, next time.Time) error {
+func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look core.DriftLook, pace DriftPace) error {
 	now := u.clock.Now()
+	next := now.Add(pace.Every)
 	known, err := tx.PreviewsByID(ctx, organization, []int64{look.PreviewID})
 	if err != nil {
 		return err
@@ -94,7 +96,7 @@ func (u *UseCases) lookNow(ctx context.Context, tx Tx, organization int64, look 
 	if known[look.PreviewID].State == core.PreviewPending {
 		look = look.Failed(now, "the driver has not answered")
 	}
-	due, err := u.look(ctx, tx, organization, &look, next)
+	due, err := u.look(ctx, tx, organization, &look, pace)
 	if forPeople(err) { // such as a version set that is vetoed
 		look, due, err = look.Failed(now, fault.Public(err)), next, nil
 	}
@@ -122,14 +124,15 @@ func (u *UseCases) putOffLook(ctx context.Context, organization int64, failed co
 }
 
 // look has a driver look, and returns when to look next; zero for not until another rollout has arrived there.
-func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *core.DriftLook, next time.Time) (time.Time, error) {
+func (u *UseCases) look(ctx context.Context, tx Tx, organization int64, look *core.DriftLook, pace DriftPace) (time.Time, error) {
+	now := u.clock.Now()
+	next := now.Add(pace.Every)
 	places, err := tx.ApplicationEnvironmentsByID(ctx, organization, []int64{look.ApplicationEnvironmentID})
 	if err != nil {
 		return next, err
 	}
 	place := places[look.ApplicationEnvironmentID]
-	now := u.clock.Now()
-	if until, err := undisturbed(ctx, tx, organization, place, now); err != nil || until.After(now) {
+	if until, err := undisturbed(ctx, tx, organization, place, now, pace.Window); err != nil || until.After(now) {
 		return until, err
 	}
 	live, err := tx.LiveVersionSets(ctx, place.ApplicationID)
@@ -218,7 +221,7 @@ func (p *plan) asDeployed(ctx context.Context, tx Tx, s stop) (core.DeployedLast
 // undisturbed is until when drift of an application in an environment does not count: while a rollout is under way, and some time after
 // it. A rollout that is complete there and waits for what differs has it looked at.
 func undisturbed(
-	ctx context.Context, tx Tx, organization int64, place core.ApplicationEnvironment, now time.Time,
+	ctx context.Context, tx Tx, organization int64, place core.ApplicationEnvironment, now time.Time, window time.Duration,
 ) (time.Time, error) {
 	newest, err := tx.RolloutsByApplication(ctx, organization, []int64{place.ApplicationID}, core.Page{First: 1})
 	if err != nil {
@@ -232,7 +235,7 @@ func undisturbed(
 			}
 			return done.Add(driftSettles), nil
 		}
-		if end := r.FinishedAt.Add(driftWindow); end.After(now) {
+		if end := r.FinishedAt.Add(window); end.After(now) {
 			return end, nil
 		}
 	}

@@ -13,8 +13,9 @@ import (
 
 // fakeForge has one pull request for each name, as git.propose has for each run.
 type fakeForge struct {
-	// text is the latest description.
+	// text is the latest description, and name which of the run's proposals it is.
 	text     any
+	name     any
 	pull     object
 	files    []any
 	proposed int
@@ -32,7 +33,7 @@ func (f *fakeForge) call(w *world, name string, args object) (any, *history.Func
 	switch name {
 	case "git.propose":
 		f.proposed++
-		f.text = args["description"]
+		f.text, f.name = args["description"], args["name"]
 		if f.pull == nil {
 			f.pull = object{"number": 4, "url": "https://git/pulls/4", "state": "open", "branch": "lockstep/proposals/x", "commit": "", "by": ""}
 			w.record("proposed: %s %s", args["name"], args["message"])
@@ -43,6 +44,9 @@ func (f *fakeForge) call(w *world, name string, args object) (any, *history.Func
 		return f.pull, nil, true
 	case "git.read_proposal":
 		f.looks++
+		if args["name"] != f.name { // the engine reports only what has the name of a proposal of the run (D55)
+			return nil, &history.FunctionError{Code: "invalid", Message: fmt.Sprintf("found the name %v, expected %v", args["name"], f.name)}, true
+		}
 		if act := f.people[f.looks]; act != nil {
 			act(w, f.pull)
 		}
