@@ -3,6 +3,7 @@ package drivertest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,6 +188,16 @@ func TestThePlanOfKubernetes(t *testing.T) {
 		"lists are refused": {
 			fail:   failing("k8s.list", "forbidden", "not allowed"),
 			reason: "which objects of the kind ConfigMap would be pruned is unknown: not allowed",
+		},
+		"lists of others are refused": {
+			lost: object{"Deployment": "old"},
+			fail: func(function string, args object) *history.FunctionError {
+				if kind, _ := args["kind"].(string); slices.Contains([]string{"ConfigMap", "Deployment", "CronJob"}, kind) {
+					return nil
+				}
+				return failing("k8s.list", "forbidden", "not allowed")(function, args)
+			},
+			want: []string{"pod_template removed Deployment/old"},
 		},
 		"lists fail": {
 			fail:   failing("k8s.list", history.CodeTimeout, "no answer"),
