@@ -634,7 +634,8 @@ for (const view of ['Canvas', 'List', 'JSON']) {
       inputs: { type: 'object', properties: { region: { type: 'string', enum: ['eu', 'us'], default: 'eu' } } },
       steps: [...before.steps, { type: 'pause', name: 'wait', duration: 5, skip_on: { paths: ['docs/**'] } }],
     }
-    whole.steps[0] = { ...whole.steps[0], checks: { active: [{ kind: 'timer', duration: 60 }] }, deadline: { after: 7200 }, after: [{ name: 'smoke', template: 'kind: Job', skip_on: { paths: ['docs/**'] } }] }
+    const at = whole.steps.findIndex((s) => s.environment === 'staging')
+    whole.steps[at] = { ...whole.steps[at], checks: { active: [{ kind: 'timer', duration: 60 }] }, deadline: { after: 7200 }, after: [{ name: 'smoke', template: 'kind: Job', skip_on: { paths: ['docs/**'] } }] }
     assert.deepEqual(await pipelineOfShop(whole), whole)
     const want = { ...whole, steps: [...whole.steps.slice(0, -2), ...whole.steps.slice(-2).reverse()] }
     const page = await open(browser, stack)
@@ -662,6 +663,8 @@ for (const view of ['Canvas', 'List', 'JSON']) {
 
 test('jobs, deadlines and inputs of a pipeline are set by forms, by keyboard, and said to be wrong at their fields', async () => {
   const before = await pipelineOfShop()
+  const at = before.steps.findIndex((s) => s.environment === 'staging')
+  const jobsBefore = before.steps[at].after ?? []
   const page = await open(browser, stack)
   await page.goto('/applications/shop/pipeline')
   await page.getByText('Valid', { exact: true }).waitFor()
@@ -670,8 +673,9 @@ test('jobs, deadlines and inputs of a pipeline are set by forms, by keyboard, an
   await step.getByText('Jobs, checks and deadline').press('Enter')
   const jobs = step.getByRole('group', { name: 'Jobs after', exact: true })
   await jobs.getByRole('button', { name: 'Add to Jobs after' }).press('Enter')
-  await jobs.getByLabel('Name').fill('smoke')
-  await jobs.getByLabel('Template').fill('kind: Job')
+  const added = (field) => jobs.locator(`[data-field="after/${jobsBefore.length}/${field}"]`)
+  await added('name').fill('smoke')
+  await added('template').fill('kind: Job')
   await step.getByRole('group', { name: 'Deadline', exact: true }).getByLabel('Seconds', { exact: true }).fill('0')
   await step.locator('[aria-invalid][data-field="deadline/after"]').waitFor()
   await check(page, 'the forms of a deploy step')
@@ -681,8 +685,8 @@ test('jobs, deadlines and inputs of a pipeline are set by forms, by keyboard, an
   await all.getByText('Checks, deadlines, inputs and weights').press('Enter')
   const inputs = all.getByRole('group', { name: 'Inputs', exact: true }).last()
   await inputs.getByRole('button', { name: 'Add to Inputs' }).press('Enter')
-  await inputs.getByLabel('Name').fill('region')
-  await inputs.getByLabel('Name').press('Enter')
+  await inputs.getByLabel('Name', { exact: true }).fill('region')
+  await inputs.getByLabel('Name', { exact: true }).press('Enter')
   await all.locator('select[data-field="inputs/properties/region/type"]').selectOption({ label: 'String' })
   await check(page, 'the forms of a whole pipeline')
   await shot(page, 'pipeline-whole-forms-light')
@@ -690,8 +694,7 @@ test('jobs, deadlines and inputs of a pipeline are set by forms, by keyboard, an
   await page.getByRole('button', { name: /^Save version/ }).click()
   await page.getByRole('heading', { name: 'shop', exact: true }).waitFor()
   const stored = await pipelineOfShop()
-  const at = before.steps.findIndex((s) => s.environment === 'staging')
-  const job = stored.steps[at].after[0]
+  const job = stored.steps[at].after.at(-1)
   assert.deepEqual([job.name, job.template], ['smoke', 'kind: Job'])
   assert.deepEqual({ ...stored.steps[at], after: undefined, deadline: undefined }, { ...before.steps[at], after: undefined, deadline: undefined })
   assert.equal(stored.steps[at].deadline.after, 7200)

@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
 import { check, launch, open, shot } from './page.mjs'
-import { graphql, playDemo, rolloutState, rollTo, start, until } from './stack.mjs'
+import { change, graphql, playDemo, rollTo, rolloutState, start, until } from './stack.mjs'
 
 const commandToken = 'xr3j5x3p4pfk7kk6ck7b4e6ghh'
 
@@ -59,7 +59,7 @@ before(async () => {
     'workflow.http_allow_networks': JSON.stringify(['127.0.0.1']),
     'workflow.http_credentials': JSON.stringify([{ name: 'chat-bot', url_prefixes: [`${chat.url}/`], ref: `file:${join(dir, 'bot')}`, organizations: [1] }]),
   })
-  await change('createCredential', 'CreateCredentialInput', {
+  await change(stack, 'createCredential', 'CreateCredentialInput', {
     name: 'chat-command', kind: 'HTTP', urlPrefixes: [`${chat.url}/`], value: commandToken,
   })
 })
@@ -71,18 +71,12 @@ after(async () => {
   await rm(dir, { recursive: true, force: true, maxRetries: 5 })
 })
 
-/** A mutation that has to be taken. */
-async function change(field, type, input) {
-  const made = (await graphql(stack, `mutation($i: ${type}!) { ${field}(input: $i) { errors { message } } }`, { i: input }))[field]
-  assert.deepEqual(made.errors, [])
-}
-
-const channel = (name, kind, config) => change('putNotificationChannel', 'PutNotificationChannelInput', { name, kind, config })
-const route = (name, to, config) => change('putNotificationRoute', 'PutNotificationRouteInput', { name, channel: to, config })
+const channel = (name, kind, config) => change(stack, 'putNotificationChannel', 'PutNotificationChannelInput', { name, kind, config })
+const route = (name, to, config) => change(stack, 'putNotificationRoute', 'PutNotificationRouteInput', { name, channel: to, config })
 
 /** Ends a rollout, so that another one can begin. */
 async function cancel(id) {
-  await change('cancelRollout', 'CancelRolloutInput', { rolloutId: id, reason: 'the next one' })
+  await change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: id, reason: 'the next one' })
   await until('the end of the rollout', async () => ['CANCELLED', 'COMPLETED', 'FAILED'].includes((await rolloutState(stack, id)).state))
 }
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { graphql, rollTo, start, playDemo, until } from './stack.mjs'
+import { change, graphql, playDemo, rollTo, soakFor, start, until } from './stack.mjs'
 
 let browser
 let dir
@@ -26,25 +26,6 @@ after(async () => {
   await rm(dir, { recursive: true, force: true, maxRetries: 5 })
 })
 
-/** A mutation that has to be taken. */
-async function change(field, type, input, answer = '') {
-  const made = (await graphql(stack, `mutation($i: ${type}!) { ${field}(input: $i) { ${answer} errors { message } } }`, { i: input }))[field]
-  assert.deepEqual(made.errors, [])
-  return made
-}
-
-/** The pipeline of the demo, which waits at the first gate of staging for some seconds. */
-async function soakFor(seconds) {
-  const { application } = await graphql(stack, '{ application(name: "shop") { flowDefinition { definition } } }')
-  const { definition } = application.flowDefinition
-  definition.steps[0].gates[0].soak_duration = seconds
-  await change('createFlowDefinition', 'CreateFlowDefinitionInput', { application: 'shop', definition })
-  await until('the environments', async () => {
-    const answer = await graphql(stack, '{ application(name: "shop") { environments { readiness } } }')
-    return answer.application.environments.every((e) => e.readiness === 'READY')
-  })
-}
-
 /** The page of one thing as it is on a phone and in the dark, with axe. */
 async function looks(path, name, ready) {
   for (const look of [{ name: 'dark', dark: true }, { name: '390', width: 390, height: 844 }]) {
@@ -58,7 +39,7 @@ async function looks(path, name, ready) {
 }
 
 test('a failed rollout says when it is rolled back automatically, until that is stopped; both rollouts of a rollback say so, and what is skipped', async () => {
-  await change('setRollbackPolicy', 'SetRollbackPolicyInput', { application: 'shop', onFailed: false, onDegraded: true, degradedAfterSeconds: 1800, inFull: false })
+  await change(stack, 'setRollbackPolicy', 'SetRollbackPolicyInput', { application: 'shop', onFailed: false, onDegraded: true, degradedAfterSeconds: 1800, inFull: false })
   const failed = await rollTo(stack, 'set-5')
   const page = await open(browser, stack)
   await page.goto(`/rollouts/${failed}`)
@@ -133,8 +114,8 @@ test('break-glass: for those who may, never without a reason, and seen by everyo
   await glass.waitFor({ timeout: 120_000 })
   await shot(page, 'break-glass-offered-light')
 
-  const { member } = await change('createMember', 'CreateMemberInput', { name: 'ada', kind: 'USER', role: 'APPROVER' }, 'member { id }')
-  const { token } = await change('createToken', 'CreateTokenInput', { memberId: member.id, name: 'browser' }, 'token')
+  const { member } = await change(stack, 'createMember', 'CreateMemberInput', { name: 'ada', kind: 'USER', role: 'APPROVER' }, 'member { id }')
+  const { token } = await change(stack, 'createToken', 'CreateTokenInput', { memberId: member.id, name: 'browser' }, 'token')
   const other = await open(browser, { ...stack, token })
   await other.goto(`/rollouts/${id}`)
   await other.getByRole('button', { name: /^Approve release/ }).waitFor()
@@ -182,10 +163,10 @@ test('break-glass: for those who may, never without a reason, and seen by everyo
 })
 
 test('a soak counts down; what is aborted says so wherever it is shown, and offers what makes sense then', async (t) => {
-  await soakFor(600)
+  await soakFor(stack, 600)
   const id = await rollTo(stack, 'set-3')
   // The application has one place for a rollout.
-  t.after(() => change('cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
+  t.after(() => change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
   const page = await open(browser, stack)
   await page.goto(`/rollouts/${id}`)
   await page.getByText('Soaking at 25 % in staging').waitFor({ timeout: 120_000 })

@@ -1,4 +1,5 @@
 // A real stack for the browser tests, and what registries and teams do to it from outside.
+import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -69,6 +70,25 @@ export async function rollTo(stack, name) {
   })
   if (!made.createRollout.rollout) throw new Error(JSON.stringify(made.createRollout.errors))
   return made.createRollout.rollout.id
+}
+
+/** A mutation that has to be taken. */
+export async function change(stack, field, type, input, answer = '') {
+  const made = (await graphql(stack, `mutation($i: ${type}!) { ${field}(input: $i) { ${answer} errors { message } } }`, { i: input }))[field]
+  assert.deepEqual(made.errors, [])
+  return made
+}
+
+/** The pipeline of the demo, which waits at the first gate of staging for some seconds. */
+export async function soakFor(stack, seconds) {
+  const { application } = await graphql(stack, '{ application(name: "shop") { flowDefinition { definition } } }')
+  const { definition } = application.flowDefinition
+  definition.steps[0].gates[0].soak_duration = seconds
+  await change(stack, 'createFlowDefinition', 'CreateFlowDefinitionInput', { application: 'shop', definition })
+  await until('the environments', async () => {
+    const answer = await graphql(stack, '{ application(name: "shop") { environments { readiness } } }')
+    return answer.application.environments.every((e) => e.readiness === 'READY')
+  })
 }
 
 export async function rolloutState(stack, id) {

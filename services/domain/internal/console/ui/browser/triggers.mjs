@@ -1,12 +1,12 @@
-// Tests of what begins rollouts and of what they leave out, in a real browser against a real stack: a trigger that edits files, and parts of
-// a pipeline that are skipped. `make console-test` runs them; SHOTS=DIR keeps pictures.
+// Tests of what begins rollouts and of what they leave out, in a real browser against a real stack: a trigger that edits files, parts of a
+// pipeline that are skipped, and what is pending in the queue. `make console-test` runs them; SHOTS=DIR keeps pictures.
 import assert from 'node:assert/strict'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { check, launch, open, shot } from './page.mjs'
-import { createRepository, graphql, playDemo, start } from './stack.mjs'
+import { check, launch, open, shot, tabTo } from './page.mjs'
+import { change, createRepository, graphql, playDemo, rollTo, soakFor, start, until } from './stack.mjs'
 
 let browser
 let dir
@@ -105,5 +105,37 @@ test('R4-26: a pause and a job that a rollout leaves out say so, with the reason
   await shot(page, 'rollout-skipped-parts-light')
   await check(page, 'a rollout that leaves parts of its pipeline out')
   await page.unrouteAll({ behavior: 'ignoreErrors' })
+  await page.finish()
+})
+
+test('R4-03, R4-05: what is pending says why, and is cancelled for a reason, by keyboard', async (t) => {
+  await change(stack, 'setRolloutPolicy', 'SetRolloutPolicyInput', { application: 'shop', onFailure: 'STOP', onNewer: 'QUEUE' })
+  await soakFor(stack, 600)
+  await until('the rollout of the event to end', async () => !(await graphql(stack, '{ application(name: "shop") { activeRollout { id } } }')).application.activeRollout)
+  const { application } = await graphql(stack, '{ application(name: "shop") { versionSets(first: 1) { nodes { id name } } } }')
+  const [newer] = application.versionSets.nodes
+  const active = await rollTo(stack, 'set-3') // it holds, and soaks
+  t.after(() => change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: active }))
+  const made = await change(stack, 'createRollout', 'CreateRolloutInput', { versionSetId: newer.id, reason: 'the newest' }, 'queued { id }')
+  assert.ok(made.queued, 'it has to wait for the one that is active')
+
+  const page = await open(browser, stack)
+  await page.goto('/applications/shop')
+  const line = page.locator('.line').filter({ hasText: 'asked for' })
+  await line.getByText('Pending').waitFor()
+  assert.match(await line.innerText(), new RegExp(`${newer.name}.*by owner\\..*${active}.*the newest`, 's'))
+  await check(page, 'an application with a pending rollout')
+  await shot(page, 'queue-pending-light')
+  await tabTo(page, page.getByRole('button', { name: `Cancel the pending rollout of ${newer.name}` }))
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog')
+  await dialog.waitFor()
+  await page.keyboard.type('not today')
+  await page.keyboard.press('Enter')
+  const gone = page.locator('.line').filter({ hasText: 'which waited in the queue' })
+  await gone.getByText(/cancelled by owner: not today/i).waitFor()
+  assert.equal(await line.count(), 0)
+  await check(page, 'an application whose pending rollout was cancelled')
+  await shot(page, 'queue-cancelled-light')
   await page.finish()
 })
