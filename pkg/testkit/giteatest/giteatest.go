@@ -114,7 +114,8 @@ func start(t *testing.T, certificate certs.Files, users ...string) *Server {
 	s := &Server{t: t, Address: protocol + "://" + porttest.FreeAddress(t), CA: certificate.CA, Tokens: map[string]string{}, client: clientOf(t, certificate.CA)}
 	port := s.Address[strings.LastIndex(s.Address, ":")+1:]
 	file := filepath.Join(work, "app.ini")
-	text := fmt.Sprintf(config, who.Username, work, port, filepath.Join(filepath.Dir(program), "root"), protocol, certificate.Cert, certificate.Key)
+	static := filepath.Join(filepath.Dir(program), "root")
+	text := fmt.Sprintf(config, who.Username, work, port, static, protocol, certificate.Cert, certificate.Key)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
