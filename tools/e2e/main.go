@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if measured || *cost {
 		config.Audit = cluster.Relay
 	}
-	place, stop, err := start(ctx, data, *drivers, config)
+	place, stop, err := start(ctx, data, *drivers, config, !measured)
 	if err != nil {
 		return err
 	}
@@ -196,8 +196,8 @@ func play(ctx context.Context, place *scenario.Place, all []scenario.Scenario) e
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// start starts the cluster and a stack on it.
-func start(ctx context.Context, data, driverDir string, config cluster.Config) (*scenario.Place, func() error, error) {
+// start starts the cluster and a stack on it, whose drivers look for drift soon if scenarios are played: measurements count requests.
+func start(ctx context.Context, data, driverDir string, config cluster.Config, plays bool) (*scenario.Place, func() error, error) {
 	log := config.Log
 	c, err := cluster.Start(ctx, config)
 	if err != nil {
@@ -219,7 +219,7 @@ func start(ctx context.Context, data, driverDir string, config cluster.Config) (
 		`workflow.http_allow_networks=["127.0.0.1"]`,
 		"domain.driver_dir="+drivers, "workflow.driver_dir="+drivers,
 		"relay.allow_patch=[gitrepositories.source.toolkit.fluxcd.io, kustomizations.kustomize.toolkit.fluxcd.io]")
-	if config.Audit == "" { // what counts requests is not to count those of looks for drift
+	if plays {
 		set = append(set, "domain.drift_every=1m", "domain.drift_window=10s")
 	}
 	s, err := stack.Start(ctx, stack.Config{

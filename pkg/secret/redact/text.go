@@ -53,14 +53,23 @@ func Forms(text string, as func(secret string) string) string {
 	})
 }
 
+// Logins replaces logins behind the options of commands, and what stands behind the scheme of an Authorization header.
+func Logins(text string, as func(secret string) string) string {
+	text = user.ReplaceAllStringFunc(text, func(match string) string { return user.FindStringSubmatch(match)[1] + as(match) })
+	return schemed.ReplaceAllStringFunc(text, func(match string) string {
+		groups := schemed.FindStringSubmatch(match)
+		return groups[1] + groups[3] + as(match)
+	})
+}
+
 // Text takes out of a text what looks like a secret, and reports whether there was any.
 func Text(text string) (string, bool) {
-	found := Forms(text, func(string) string { return Mark })
+	mark := func(string) string { return Mark }
+	found := Forms(text, mark)
 	found = blocks(found)
 	found = pairs(named, found)
 	found = pairs(flagged, found)
-	found = user.ReplaceAllString(found, "${1}"+Mark)
-	found = schemed.ReplaceAllString(found, "${1}${3}"+Mark)
+	found = Logins(found, mark)
 	return found, found != text
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,13 +174,9 @@ func (r *run) same(ctx context.Context, environment string) error {
 	return nil
 }
 
-// beginsWithin bounds the wait for a rollout that nobody asks for: drivers look for drift once a minute.
-const beginsWithin = 3 * time.Minute
-
 // begun finds a rollout that nobody has asked for, and follows it.
 func (r *run) begun(ctx context.Context, what string, want Rollout) error {
 	last := r.started.ID
-	r.world.Patience = max(r.world.Patience, beginsWithin)
 	err := r.world.Await(ctx, what, func() (string, bool, error) {
 		all, err := r.world.API.Rollouts(ctx, client.Filter{Application: r.scenario.Name, Limit: 1})
 		if err != nil || len(all) == 0 || all[0].ID == last {

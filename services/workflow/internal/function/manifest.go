@@ -166,7 +166,8 @@ func difference() *Function {
 		spec: Spec{
 			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Doc: "Compares files before and after a change, for people to read. Answers a list of `{path, diff, truncated}` with a unified diff of each\n" +
-				"file that differs. What looks like a secret (keys, tokens, passwords) is `[redacted]`; if nothing else differs in a file, its diff says so.",
+				"file that differs. What looks like a secret (keys, tokens, passwords) is `(hidden)`; where it differs, `(hidden, as it was)` and\n" +
+				"`(hidden, as it will be)`.",
 			Arguments: []Field{
 				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: revisionField()},
 				{Name: "most", Doc: "The maximum size of all diffs together in bytes.", Type: Number, Least: 1},

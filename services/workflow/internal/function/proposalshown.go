@@ -16,7 +16,7 @@ const (
 )
 
 // showDifference is the difference of a proposal in Markdown, file by file, for the text of its pull request. It is made of the files
-// without what looks like a secret, so a file of which nothing else differs is only named.
+// without what looks like a secret.
 func showDifference(files []activity.ChangedFile) string {
 	if len(files) == 0 {
 		return ""
@@ -47,11 +47,8 @@ func showFile(f activity.ChangedFile, most int) string {
 		return head + ": not shown here, since it is too large or no text. The commit has it.\n"
 	}
 	changes, err := manifest.DiffShown([]manifest.Revision{{Path: f.Path, Before: string(f.Before), After: string(f.After)}}, most)
-	switch {
-	case err != nil || len(changes) == 0:
+	if err != nil || len(changes) == 0 {
 		return head + ": not shown here. The commit has it.\n"
-	case changes[0].Hidden:
-		return head + ": what differs looks like a secret, and is not shown here.\n"
 	}
 	note := ""
 	if changes[0].Redacted {

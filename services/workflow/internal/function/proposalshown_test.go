@@ -32,8 +32,8 @@ func TestTheTextOfAProposalShowsTheDifference(t *testing.T) {
 		},
 		"a value of a Secret": {
 			files:  []activity.ChangedFile{{Path: "s.yaml", Before: fmt.Appendf(nil, secret, "hunter1", ""), After: fmt.Appendf(nil, secret, "hunter2", "")}},
-			want:   []string{"- `s.yaml`: what differs looks like a secret"},
-			absent: []string{"hunter", "```"},
+			want:   []string{"- `s.yaml`\n", "-  key: (hidden, as it was)\n+  key: (hidden, as it will be)\n", "Values that look like secrets are left out."},
+			absent: []string{"hunter"},
 		},
 		"a Secret and more": {
 			files: []activity.ChangedFile{{

@@ -9,8 +9,6 @@ import (
 	formatdiff "github.com/go-git/go-git/v5/plumbing/format/diff"
 	"github.com/go-git/go-git/v5/utils/diff"
 	"github.com/sergi/go-diff/diffmatchpatch"
-
-	"github.com/lockstep-cd/lockstep/pkg/secret/redact"
 )
 
 // Revision is a file before and after a change.
@@ -18,8 +16,8 @@ type Revision struct {
 	Path, Before, After string
 	// Unread reports whether it is too large to be compared.
 	Unread bool
-	// redacted reports whether something was left out of the texts, and hidden whether they differ only in that.
-	redacted, hidden bool
+	// redacted reports whether something was left out of the texts.
+	redacted bool
 }
 
 // Change is what differs between the two, for people to read.
@@ -29,8 +27,8 @@ type Change struct {
 	Diff string
 	// Truncated reports whether the rest of the diff was left out.
 	Truncated bool
-	// Redacted reports whether what looks like a secret was left out, and Hidden whether nothing else differs: then Diff says so.
-	Redacted, Hidden bool
+	// Redacted reports whether what looks like a secret was left out.
+	Redacted bool
 }
 
 const (
@@ -40,8 +38,6 @@ const (
 	// megabyte, and a deploy changes a few lines of a file (D42).
 	maxDiff  = 32 << 10
 	maxDiffs = 256 << 10
-	// hiddenDiff stands for a diff of which nothing can be shown.
-	hiddenDiff = "@@ what differs looks like a secret, and is not shown @@\n"
 )
 
 // Diff is what differs, file by file in the order given; files that stay as they are are left out. All diffs together have
@@ -53,10 +49,6 @@ func Diff(files []Revision, most int) ([]Change, error) {
 		left = min(left, most)
 	}
 	for _, f := range files {
-		if f.hidden {
-			changes = append(changes, Change{Path: f.Path, Diff: hiddenDiff, Redacted: true, Hidden: true})
-			continue
-		}
 		if f.Before == f.After {
 			continue
 		}
@@ -75,15 +67,14 @@ func Diff(files []Revision, most int) ([]Change, error) {
 	return changes, nil
 }
 
-// DiffShown is Diff without what looks like a secret.
+// DiffShown is Diff without what looks like a secret: in its place is whether it differs.
 func DiffShown(files []Revision, most int) ([]Change, error) {
+	h := newHider()
 	shown := make([]Revision, len(files))
 	for i, f := range files {
-		before, hidBefore := redact.Text(strings.ToValidUTF8(f.Before, "\uFFFD"))
-		after, hidAfter := redact.Text(strings.ToValidUTF8(f.After, "\uFFFD"))
-		shown[i] = Revision{
-			Path: f.Path, Before: before, After: after, redacted: hidBefore || hidAfter, hidden: f.Before != f.After && before == after,
-		}
+		before, after := strings.ToValidUTF8(f.Before, "\uFFFD"), strings.ToValidUTF8(f.After, "\uFFFD")
+		was, is := settle(h.file(before), h.file(after))
+		shown[i] = Revision{Path: f.Path, Before: was, After: is, redacted: was != before || is != after}
 	}
 	return Diff(shown, most)
 }

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"regexp"
@@ -28,7 +29,9 @@ var (
 	// userinfo is who, and with which password, an address is for.
 	userinfo = regexp.MustCompile(`://(?:[^\s/"'@]*@|[^\s/:"']*:[^\s"']*@)`)
 	// named is a line with the name of a variable, whose value is in one of the next lines.
-	named  = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?[\s,]*$`)
+	named = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?[\s,]*$`)
+	// inline is the name of a variable, whose value may follow on the same line.
+	inline = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?\s*,`)
 	option = regexp.MustCompile(`^--?[\w.-]+$`)
 )
 
@@ -144,19 +147,19 @@ func (h hider) hideMetadata(n *yaml.Node, path string) {
 func (h hider) text(path, text string) string {
 	lines := strings.Split(text, "\n")
 	variable := false
-	below := -1 // the indentation of a line whose block is secret
+	below, first := -1, 0 // the indentation of a line whose block is secret, and the first line of that
 	for i, line := range lines {
 		indent := len(line) - len(strings.TrimLeft(line, " \t"))
 		if below >= 0 && (indent > below || strings.TrimSpace(line) == "") {
 			if strings.TrimSpace(line) != "" {
-				lines[i] = line[:indent] + h.token(fmt.Sprintf("%s/%d", path, i), line)
+				lines[i] = line[:indent] + h.token(fmt.Sprintf("%s/%d", path, i-first), line)
 			}
 			continue
 		}
 		below = -1
 		var block bool
 		if lines[i], block = h.line(path, line, variable); block {
-			below = indent
+			below, first = indent, i
 		}
 		if found := named.FindStringSubmatch(line); found != nil {
 			variable = secretKey.MatchString(found[1])
@@ -168,6 +171,9 @@ func (h hider) text(path, text string) string {
 // line is text for one line; block reports whether the lines below belong to a secret. Variable is whether a variable was named that is
 // one.
 func (h hider) line(path, line string, variable bool) (shown string, block bool) {
+	for _, found := range inline.FindAllStringSubmatch(line, -1) {
+		variable = variable || secretKey.MatchString(found[1])
+	}
 	for _, at := range keyed.FindAllStringIndex(line, -1) {
 		key := strings.TrimRight(line[at[0]:at[1]], " \t:=\"'")
 		if !secretKey.MatchString(key) && (!variable || key != "value") {
@@ -185,5 +191,77 @@ func (h hider) line(path, line string, variable bool) (shown string, block bool)
 		break
 	}
 	line = userinfo.ReplaceAllStringFunc(line, func(found string) string { return "://" + h.token(path, found) + "@" })
-	return redact.Forms(line, func(secret string) string { return h.token(path, secret) }), block
+	as := func(secret string) string { return h.token(path, secret) }
+	return redact.Logins(redact.Forms(line, as), as), block
+}
+
+// newHider has a key of its own.
+func newHider() hider {
+	h := hider{key: make([]byte, sha256.Size)}
+	_, _ = rand.Read(h.key) // it never fails
+	return h
+}
+
+// The lines of a file that say that a document is a Secret of Kubernetes, and those whose values are secret in it.
+var (
+	secretKind    = regexp.MustCompile(`^["']?kind["']?[ \t]*:[ \t]*["']?Secret["']?[ \t\r]*(?:#.*)?$`)
+	secretWithin  = regexp.MustCompile(`["']?kind["']?[ \t]*:[ \t]*["']?Secret\b`)
+	secretMembers = regexp.MustCompile(`^(["']?(?:data|stringData)["']?[ \t]*:[ \t]*)(.*)$`)
+	secretMember  = regexp.MustCompile(`^([ \t]+[^\s:#][^:]*:[ \t]*)(\S.*)$`)
+)
+
+// file hides what is secret in the text of a file, which keeps its lines, order and comments: the values of Secrets of Kubernetes, and in all
+// of it what text hides.
+func (h hider) file(text string) string {
+	var shown, document strings.Builder
+	end := func() {
+		shown.WriteString(h.text("", h.secretObject(document.String())))
+		document.Reset()
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "---") {
+			end()
+		}
+		document.WriteString(line)
+	}
+	end()
+	return shown.String()
+}
+
+// secretObject hides the values of a document that is a Secret of Kubernetes: all of it, if that is not said on a line of its own.
+func (h hider) secretObject(document string) string {
+	if !secretWithin.MatchString(document) {
+		return document
+	}
+	lines := strings.Split(document, "\n")
+	if !slices.ContainsFunc(lines, secretKind.MatchString) {
+		for i, line := range lines {
+			if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "---") {
+				lines[i] = h.token("secret", line)
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	within, key := false, ""
+	for i, line := range lines {
+		switch found := secretMembers.FindStringSubmatch(line); {
+		case found != nil:
+			within, key = true, ""
+			if strings.TrimSpace(found[2]) != "" {
+				lines[i] = found[1] + h.token("secret", found[2])
+			}
+		case strings.TrimSpace(line) == "":
+		case line[0] != ' ' && line[0] != '\t':
+			within = false
+		case within:
+			if member := secretMember.FindStringSubmatch(line); member != nil {
+				key = member[1]
+				lines[i] = key + h.token(key, member[2])
+			} else {
+				indent := len(line) - len(strings.TrimLeft(line, " \t"))
+				lines[i] = line[:indent] + h.token(key, line)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
 }

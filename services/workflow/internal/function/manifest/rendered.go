@@ -3,8 +3,6 @@ package manifest
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -123,8 +121,7 @@ func documentsOf(text string) (all []string) {
 // Reason is a text of a tool about contents, for people to read: in one line of what can be printed, without what looks like a secret, and
 // without what is in values, a text of YAML.
 func Reason(text, values string) string {
-	h := hider{key: make([]byte, sha256.Size)}
-	_, _ = rand.Read(h.key) // it never fails
+	h := newHider()
 	hide := func(text string) string { return hiddenToken.ReplaceAllString(h.text("", text), "(hidden)") }
 	text = hide(printable(text))
 	var replaced []string

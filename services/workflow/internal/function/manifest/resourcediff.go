@@ -2,8 +2,6 @@ package manifest
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,8 +32,7 @@ func resourceDiffs(ctx context.Context, files []Revision, all []Resource, most i
 	for _, r := range shown {
 		before[r.resource], after[r.resource] = "", ""
 	}
-	h := hider{key: make([]byte, sha256.Size)}
-	_, _ = rand.Read(h.key) // it never fails
+	h := newHider()
 	for _, f := range files {
 		if len(f.Before) > mostObjects || len(f.After) > mostObjects {
 			continue

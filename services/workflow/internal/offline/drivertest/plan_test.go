@@ -195,9 +195,18 @@ func TestThePlanOfKubernetes(t *testing.T) {
 				if kind, _ := args["kind"].(string); slices.Contains([]string{"ConfigMap", "Deployment", "CronJob"}, kind) {
 					return nil
 				}
-				return failing("k8s.list", "forbidden", "not allowed")(function, args)
+				return failing("k8s.list", "forbidden", "the cluster does not let the relay list it")(function, args)
 			},
 			want: []string{"pod_template removed Deployment/old"},
+		},
+		"lists of others are denied by a policy": {
+			fail: func(function string, args object) *history.FunctionError {
+				if args["kind"] != "StatefulSet" {
+					return nil
+				}
+				return failing("k8s.list", "forbidden", "denied")(function, args)
+			},
+			reason: "which objects of the kind StatefulSet would be pruned is unknown: denied",
 		},
 		"lists fail": {
 			fail:   failing("k8s.list", history.CodeTimeout, "no answer"),
