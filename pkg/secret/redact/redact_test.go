@@ -30,13 +30,16 @@ func TestText(t *testing.T) {
 		"user:pw@tcp(db:3306)/shop":                              "[redacted]@tcp(db:3306)/shop",
 		"https://hooks.slack.com/services/T0/B0/abc":             "https://hooks.slack.com/services/[redacted]",
 		"-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK-----\nz": "[redacted]\nz",
-		"--token=$TOKEN --password ${DB}": "--token=$TOKEN --password ${DB}",
-		"TOKEN=$up3r$ecret":               "TOKEN=[redacted]",
-		"DB_PASSWORD_FILE=/run/x":         "DB_PASSWORD_FILE=/run/x",
-		"token={{inputs.parameters.t}}":   "token={{inputs.parameters.t}}",
-		"token={{='hunter2'}}":            "token=[redacted]",
-		`password=[redacted]\nno such`:    `password=[redacted]\nno such`,
-		"unexpected tokens are cheap":     "unexpected tokens are cheap",
+		"--token=$TOKEN --password ${DB}":       "--token=$TOKEN --password ${DB}",
+		"TOKEN=$up3r$ecret":                     "TOKEN=[redacted]",
+		"DB_PASSWORD_FILE=/run/x":               "DB_PASSWORD_FILE=/run/x",
+		"token={{inputs.parameters.t}}":         "token={{inputs.parameters.t}}",
+		"token={{='hunter2'}}":                  "token=[redacted]",
+		`password=[redacted]\nno such`:          `password=[redacted]\nno such`,
+		"unexpected tokens are cheap":           "unexpected tokens are cheap",
+		"automountServiceAccountToken: true\nx": "automountServiceAccountToken: true\nx",
+		"image: acme/token-service:1.4":         "image: acme/token-service:1.4",
+		"image: acme/my-token:1.4":              "image: acme/my-token:1.4",
 	} {
 		got, redacted := Text(text)
 		if got != want || redacted != (got != text) {

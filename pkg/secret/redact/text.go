@@ -5,6 +5,7 @@ package redact
 import (
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // Mark stands for what was taken out.
@@ -42,6 +43,9 @@ var (
 // refers is the whole of a value that only refers to one: a variable of a shell, or an expression of Argo.
 var refers = regexp.MustCompile(`^(?:\$[A-Z_][A-Z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|\$\([A-Za-z_][A-Za-z0-9_]*\)|\{\{[ \w.-]+\}\})$`)
 
+// tag is what the tags of images commonly are.
+var tag = regexp.MustCompile(`^(?:v?[0-9][\w.-]{0,40}|latest|main|stable)$`)
+
 // pointing is a name that says where a secret is, not what it is.
 var pointing = regexp.MustCompile(`(?i)[-_.](?:file|path|name|ref|dir|url|uri|namespace)(?:\\?["'])?[ \t]*[:=][ \t]*$`)
 
@@ -62,38 +66,66 @@ func Logins(text string, as func(secret string) string) string {
 	})
 }
 
+// Names reports whether a name is that of a secret, and not of what refers to one.
+func Names(name string) bool { return secretiveName(name) }
+
+// Refers reports whether the whole of a value only refers to one, such as a variable of a shell.
+func Refers(value string) bool { return refers.MatchString(value) }
+
 // Text takes out of a text what looks like a secret, and reports whether there was any.
 func Text(text string) (string, bool) {
-	mark := func(string) string { return Mark }
-	found := Forms(text, mark)
-	found = blocks(found)
-	found = pairs(named, found)
-	found = pairs(flagged, found)
-	found = Logins(found, mark)
+	found := Replace(text, func(string) string { return Mark })
 	return found, found != text
 }
 
+// Replace is Text with something else in the place of each secret. What was taken out before stays as it is.
+func Replace(text string, as func(secret string) string) string {
+	text = Forms(text, as)
+	text = blocks(text, as)
+	text = pairs(named, text, as)
+	text = pairs(flagged, text, as)
+	return Logins(text, as)
+}
+
 // pairs hides the second group of each match, within its quotes.
-func pairs(form *regexp.Regexp, text string) string {
-	return form.ReplaceAllStringFunc(text, func(match string) string {
-		groups := form.FindStringSubmatch(match)
-		name, value := groups[1], groups[2]
-		quote := ""
-		for _, q := range []string{`\"`, `"`, `'`} {
-			if strings.HasPrefix(value, q) {
-				quote = q
-				break
-			}
+func pairs(form *regexp.Regexp, text string, as func(secret string) string) string {
+	var found strings.Builder
+	end := 0
+	for _, at := range form.FindAllStringSubmatchIndex(text, -1) {
+		found.WriteString(text[end:at[2]])
+		found.WriteString(pair(text[:at[0]], text[at[2]:at[3]], text[at[4]:at[5]], as))
+		end = at[5]
+	}
+	return found.String() + text[end:]
+}
+
+// pair is a name with its value, which is hidden but for what refers to a secret, a truth value, and the tag of an image.
+func pair(before, name, value string, as func(secret string) string) string {
+	quote := ""
+	for _, q := range []string{`\"`, `"`, `'`} {
+		if strings.HasPrefix(value, q) {
+			quote = q
+			break
 		}
-		within := strings.TrimSuffix(strings.TrimPrefix(value, quote), quote)
-		if within == "" || refers.MatchString(strings.TrimRight(within, ",;)}]")) || refers.MatchString(within) || pointing.MatchString(name) {
-			return match
-		}
-		if len(value) > len(quote) && strings.HasSuffix(value, quote) {
-			return name + quote + Mark + quote
-		}
-		return name + quote + Mark
+	}
+	within := strings.TrimSuffix(strings.TrimPrefix(value, quote), quote)
+	bare := strings.TrimRight(within, ",;)}]")
+	word := strings.TrimRightFunc(before, func(r rune) bool {
+		return r == '-' || r == '_' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r)
 	})
+	switch {
+	case within == "" || within == Mark || refers.MatchString(bare) || refers.MatchString(within) || pointing.MatchString(name):
+		return name + value
+	case quote == "" && (bare == "true" || bare == "false" || bare == "null"):
+		return name + value
+	case strings.HasSuffix(word, "/") && strings.HasSuffix(name, ":") && tag.MatchString(bare):
+		return name + value
+	}
+	hidden := name + quote + as(within)
+	if len(value) > len(quote) && strings.HasSuffix(value, quote) {
+		return hidden + quote
+	}
+	return hidden
 }
 
 // The lines of YAML in which values are on further lines, or have names of their own.
@@ -101,11 +133,11 @@ var (
 	block      = regexp.MustCompile(`^([ -]*)["']?[\w.-]*` + secretive + `["']?[ \t]*:[ \t]*[|>][-+0-9]*[ \t]*\r?$`)
 	members    = regexp.MustCompile(`^([ -]*)(stringData|data)[ \t]*:[ \t]*\r?$`)
 	isSecret   = regexp.MustCompile(`(?m)^[ -]*kind[ \t]*:[ \t]*["']?Secret\b`)
-	memberLine = regexp.MustCompile(`^([ \t]*[^\s:#][^:]*:[ \t]*)\S.*$`)
+	memberLine = regexp.MustCompile(`^[ \t]*[^\s:#][^:]*:[ \t]*`)
 )
 
 // blocks hides the lines of YAML below a name of a secret, and the values of a Secret of Kubernetes.
-func blocks(text string) string {
+func blocks(text string, as func(secret string) string) string {
 	if !strings.Contains(text, "\n") {
 		return text
 	}
@@ -120,11 +152,13 @@ func blocks(text string) string {
 		switch {
 		case strings.TrimSpace(line) == "":
 		case within == "block":
-			lines[i] = line[:indent] + Mark
-		case within == "members" && memberLine.MatchString(line):
-			lines[i] = memberLine.ReplaceAllString(line, "${1}"+Mark)
+			lines[i] = line[:indent] + as(line[indent:])
 		case within == "members":
-			lines[i] = line[:indent] + Mark
+			key := memberLine.FindString(line)
+			if key == "" {
+				key = line[:indent]
+			}
+			lines[i] = key + as(line[len(key):])
 		default:
 			if found := block.FindStringSubmatch(line); found != nil {
 				within, depth = "block", len(found[1])

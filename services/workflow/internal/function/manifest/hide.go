@@ -29,9 +29,7 @@ var (
 	// userinfo is who, and with which password, an address is for.
 	userinfo = regexp.MustCompile(`://(?:[^\s/"'@]*@|[^\s/:"']*:[^\s"']*@)`)
 	// named is a line with the name of a variable, whose value is in one of the next lines.
-	named = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?[\s,]*$`)
-	// inline is the name of a variable, whose value may follow on the same line.
-	inline = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?\s*,`)
+	named  = regexp.MustCompile(`(?:^|[\s{,"'-])(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?[\s,]*$`)
 	option = regexp.MustCompile(`^--?[\w.-]+$`)
 )
 
@@ -147,19 +145,19 @@ func (h hider) hideMetadata(n *yaml.Node, path string) {
 func (h hider) text(path, text string) string {
 	lines := strings.Split(text, "\n")
 	variable := false
-	below, first := -1, 0 // the indentation of a line whose block is secret, and the first line of that
+	below := -1 // the indentation of a line whose block is secret
 	for i, line := range lines {
 		indent := len(line) - len(strings.TrimLeft(line, " \t"))
 		if below >= 0 && (indent > below || strings.TrimSpace(line) == "") {
 			if strings.TrimSpace(line) != "" {
-				lines[i] = line[:indent] + h.token(fmt.Sprintf("%s/%d", path, i-first), line)
+				lines[i] = line[:indent] + h.token(fmt.Sprintf("%s/%d", path, i), line)
 			}
 			continue
 		}
 		below = -1
 		var block bool
 		if lines[i], block = h.line(path, line, variable); block {
-			below, first = indent, i
+			below = indent
 		}
 		if found := named.FindStringSubmatch(line); found != nil {
 			variable = secretKey.MatchString(found[1])
@@ -171,9 +169,6 @@ func (h hider) text(path, text string) string {
 // line is text for one line; block reports whether the lines below belong to a secret. Variable is whether a variable was named that is
 // one.
 func (h hider) line(path, line string, variable bool) (shown string, block bool) {
-	for _, found := range inline.FindAllStringSubmatch(line, -1) {
-		variable = variable || secretKey.MatchString(found[1])
-	}
 	for _, at := range keyed.FindAllStringIndex(line, -1) {
 		key := strings.TrimRight(line[at[0]:at[1]], " \t:=\"'")
 		if !secretKey.MatchString(key) && (!variable || key != "value") {
@@ -191,8 +186,7 @@ func (h hider) line(path, line string, variable bool) (shown string, block bool)
 		break
 	}
 	line = userinfo.ReplaceAllStringFunc(line, func(found string) string { return "://" + h.token(path, found) + "@" })
-	as := func(secret string) string { return h.token(path, secret) }
-	return redact.Logins(redact.Forms(line, as), as), block
+	return redact.Forms(line, func(secret string) string { return h.token(path, secret) }), block
 }
 
 // newHider has a key of its own.
@@ -202,20 +196,23 @@ func newHider() hider {
 	return h
 }
 
-// The lines of a file that say that a document is a Secret of Kubernetes, and those whose values are secret in it.
+// The lines of a file of YAML whose values are secret because of the lines around them, and variables on one line.
 var (
 	secretKind    = regexp.MustCompile(`^["']?kind["']?[ \t]*:[ \t]*["']?Secret["']?[ \t\r]*(?:#.*)?$`)
-	secretWithin  = regexp.MustCompile(`["']?kind["']?[ \t]*:[ \t]*["']?Secret\b`)
-	secretMembers = regexp.MustCompile(`^(["']?(?:data|stringData)["']?[ \t]*:[ \t]*)(.*)$`)
-	secretMember  = regexp.MustCompile(`^([ \t]+[^\s:#][^:]*:[ \t]*)(\S.*)$`)
+	secretMembers = regexp.MustCompile(`^(["']?(?:data|stringData)["']?[ \t]*:[ \t]*)\S.*$`)
+	flowOfSecret  = regexp.MustCompile(`^\s*\{.*["']?kind["']?\s*:\s*["']?Secret\b`)
+	// variableValue is the value of a variable that was named before, and inline one that is named on the same line.
+	variableValue = regexp.MustCompile(`^([ \t-]*["']?(?:value|default)["']?[ \t]*:[ \t]+)(\S.*)$`)
+	inline        = regexp.MustCompile(`(\b(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?\s*,\s*["']?(?:value|default)["']?\s*:\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}]+)`)
+	// words is a plain value of several words behind a key.
+	words = regexp.MustCompile(`^([ \t-]*["']?([\w.-]+)["']?[ \t]*:[ \t]+)([^\s"'\[{|>&*!#][^#]*[\s&].*)$`)
 )
 
-// file hides what is secret in the text of a file, which keeps its lines, order and comments: the values of Secrets of Kubernetes, and in all
-// of it what text hides.
+// file hides what is secret in the text of a file, which keeps its lines, order and comments. What was hidden before stays as it is.
 func (h hider) file(text string) string {
 	var shown, document strings.Builder
 	end := func() {
-		shown.WriteString(h.text("", h.secretObject(document.String())))
+		shown.WriteString(redact.Replace(h.lines(document.String()), func(secret string) string { return h.token("", secret) }))
 		document.Reset()
 	}
 	for line := range strings.Lines(text) {
@@ -228,40 +225,46 @@ func (h hider) file(text string) string {
 	return shown.String()
 }
 
-// secretObject hides the values of a document that is a Secret of Kubernetes: all of it, if that is not said on a line of its own.
-func (h hider) secretObject(document string) string {
-	if !secretWithin.MatchString(document) {
-		return document
-	}
+// lines hides in one document of YAML what redact does not find in a text: values of variables, several words, and Secrets of Kubernetes that
+// are not written line by line.
+func (h hider) lines(document string) string {
 	lines := strings.Split(document, "\n")
-	if !slices.ContainsFunc(lines, secretKind.MatchString) {
-		for i, line := range lines {
-			if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "---") {
-				lines[i] = h.token("secret", line)
-			}
-		}
-		return strings.Join(lines, "\n")
-	}
-	within, key := false, ""
+	secret, variable := slices.ContainsFunc(lines, secretKind.MatchString), false
 	for i, line := range lines {
-		switch found := secretMembers.FindStringSubmatch(line); {
-		case found != nil:
-			within, key = true, ""
-			if strings.TrimSpace(found[2]) != "" {
-				lines[i] = found[1] + h.token("secret", found[2])
-			}
-		case strings.TrimSpace(line) == "":
-		case line[0] != ' ' && line[0] != '\t':
-			within = false
-		case within:
-			if member := secretMember.FindStringSubmatch(line); member != nil {
-				key = member[1]
-				lines[i] = key + h.token(key, member[2])
-			} else {
-				indent := len(line) - len(strings.TrimLeft(line, " \t"))
-				lines[i] = line[:indent] + h.token(key, line)
-			}
+		flow := secretMembers.FindStringSubmatch(line)
+		value := variableValue.FindStringSubmatch(line)
+		several := words.FindStringSubmatch(line)
+		switch {
+		case flowOfSecret.MatchString(line):
+			lines[i] = h.token("", line)
+		case secret && flow != nil:
+			lines[i] = flow[1] + h.token("", line[len(flow[1]):])
+		case variable && value != nil:
+			lines[i] = value[1] + h.value(value[2])
+		case several != nil && redact.Names(several[2]):
+			lines[i] = several[1] + h.value(several[3])
+		default:
+			lines[i] = inline.ReplaceAllStringFunc(line, func(match string) string {
+				if found := inline.FindStringSubmatch(match); redact.Names(found[2]) {
+					return found[1] + h.value(found[3])
+				}
+				return match
+			})
+		}
+		if found := named.FindStringSubmatch(line); found != nil {
+			variable = redact.Names(found[1])
+		} else if value != nil {
+			variable = false
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// value is a value of YAML in its quotes, hidden unless it only refers to a secret or was hidden before.
+func (h hider) value(text string) string {
+	within := strings.Trim(text, "\"',\r ")
+	if within == "" || within == redact.Mark || redact.Refers(within) {
+		return text
+	}
+	return h.token("", within)
 }
