@@ -225,8 +225,8 @@ func (h hider) file(text string) string {
 	return shown.String()
 }
 
-// lines hides in one document of YAML what redact does not find in a text: values of variables, several words, and Secrets of Kubernetes that
-// are not written line by line.
+// lines hides in one document of YAML what redact does not find in a text: values of variables, several words, and Secrets of Kubernetes
+// that are not written line by line.
 func (h hider) lines(document string) string {
 	lines := strings.Split(document, "\n")
 	secret, variable := slices.ContainsFunc(lines, secretKind.MatchString), false
