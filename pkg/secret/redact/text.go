@@ -66,9 +66,6 @@ func Logins(text string, as func(secret string) string) string {
 	})
 }
 
-// Names reports whether a name is that of a secret, and not of what refers to one.
-func Names(name string) bool { return secretiveName(name) }
-
 // Refers reports whether the whole of a value only refers to one, such as a variable of a shell.
 func Refers(value string) bool { return refers.MatchString(value) }
 

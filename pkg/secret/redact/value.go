@@ -69,7 +69,7 @@ func (r *redactor) value(v any, how how) any {
 
 func (r *redactor) object(o map[string]any, how how) any {
 	name, _ := o["name"].(string)
-	secret, isSecret := secretiveName(name), o["kind"] == "Secret"
+	secret, isSecret := Names(name), o["kind"] == "Secret"
 	all := make(map[string]any, len(o))
 	for key, member := range o {
 		of := how
@@ -82,7 +82,7 @@ func (r *redactor) object(o map[string]any, how how) any {
 		case secret && key == "valueFrom":
 			all[key] = r.source(member)
 			continue
-		case secretiveName(key):
+		case Names(key):
 			of = hidden
 			if _, nested := member.(string); !nested && pointsTo(key) {
 				of = pointer
@@ -129,7 +129,7 @@ func (r *redactor) behind(last, each any) how {
 	switch {
 	case !flag.MatchString(name), strings.HasPrefix(text, "--"):
 		return open
-	case secretiveName(strings.TrimLeft(name, "-")):
+	case Names(strings.TrimLeft(name, "-")):
 		return hidden
 	case slices.Contains([]string{"-u", "--user", "--proxy-user"}, name) && strings.Contains(text, ":"):
 		return hidden
@@ -160,8 +160,8 @@ func (r *redactor) text(s string, how how) string {
 	return found
 }
 
-// secretiveName reports whether a name is that of a secret, and not of what refers to one.
-func secretiveName(name string) bool {
+// Names reports whether a name is that of a secret, and not of what refers to one.
+func Names(name string) bool {
 	all := split(name)
 	if len(all) == 0 || slices.Contains(references, all[len(all)-1]) {
 		return false

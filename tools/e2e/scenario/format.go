@@ -175,7 +175,7 @@ type Act struct {
 	Decide *Decision `yaml:"decide"`
 }
 
-// Trigger begins rollouts. ${staging} in its configuration is the name of that environment.
+// Trigger begins rollouts. ${path:staging} in its configuration is the name of that environment.
 type Trigger struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"kind"`

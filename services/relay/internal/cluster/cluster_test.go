@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
@@ -100,6 +102,21 @@ func TestErrorsOfTheClusterAreClassified(t *testing.T) {
 				t.Fatalf("error %v of class %v, want %v", err, fault.ClassOf(err), tc.class)
 			}
 		})
+	}
+}
+
+// kubernetes@1 goes by these words (compare.star, UNLISTED): a kind that may not be listed is left out of what would be pruned, and
+// nothing is left out because the credentials have lapsed.
+func TestALackOfRightsIsNoLackOfCredentials(t *testing.T) {
+	t.Parallel()
+	for want, failed := range map[string]error{
+		"the cluster does not let the relay list ":                 apierrors.NewForbidden(schema.GroupResource{}, "", nil),
+		"the cluster does not accept the credentials of the relay": apierrors.NewUnauthorized("expired"),
+	} {
+		err := classify(failed, "list", rollout("api"))
+		if !fault.Is(err, fault.Denied) || !strings.HasPrefix(fault.Public(err), want) {
+			t.Errorf("found %v; want it to begin with %q", err, want)
+		}
 	}
 }
 

@@ -27,7 +27,9 @@ func classify(err error, op string, ref core.Ref) error {
 		return fault.Because(err, fault.NotFound, "%s does not exist", ref)
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		return fault.Because(err, fault.Conflict, "%s has changed meanwhile", ref)
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err):
+		return fault.Because(err, fault.Denied, "the cluster does not accept the credentials of the relay, to %s %s: %s", op, ref, reason(err))
+	case apierrors.IsForbidden(err): // kubernetes@1 goes by the words, so they stay (pkg/driver/bundles/kubernetes/v1/compare.star, UNLISTED)
 		return fault.Because(err, fault.Denied, "the cluster does not let the relay %s %s: %s", op, ref, reason(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err),
 		apierrors.IsUnsupportedMediaType(err), apierrors.IsRequestEntityTooLargeError(err):

