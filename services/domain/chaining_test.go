@@ -167,6 +167,42 @@ func TestAChainRunsToItsEndOnce(t *testing.T) {
 	shop.want(last[all[shop.application.ID][1].ID][0].Outcome, core.TriggerDone)
 }
 
+// R4-12: a block selects the applications that one of its drivers deploys somewhere; with names and labels, all have to match.
+func TestAChainSelectsByDriver(t *testing.T) {
+	t.Parallel()
+	shop, blog, _, _, docs := family(t)
+	files, err := shop.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
+		Name: "files", Tier: core.TierStaging, DriverRef: "git@1", DriverConfig: json.RawMessage(`{}`),
+	})
+	shop.ok(err)
+	for _, w := range []winter{blog, docs} {
+		only := deployStep("files", strings.Replace(fmt.Sprintf(inFiles, "files"), "tool\",\"file", "api\",\"file", 1), "")
+		_, err := w.setup.CreateFlowDefinition(t.Context(), user(),
+			setup.NewFlowDefinition{ApplicationID: w.application.ID, Definition: json.RawMessage(`{"steps":[` + only + `]}`)})
+		w.ok(err)
+	}
+	shop.report(event.EnvironmentReady{EnvironmentID: files.ID})
+	blog.makeReady()
+	for config, problem := range map[string]string{
+		`{"blocks":[{"drivers":[]}]}`:    "/config/blocks/0",
+		`{"blocks":[{"drivers":[""]}]}`:  "/config/blocks/0/drivers/0",
+		`{"blocks":[{"drivers":"git"}]}`: "/config",
+	} {
+		if fields := fault.FieldsOf(shop.chain("wrong", config)); len(fields) != 1 || fields[0].Name != problem {
+			t.Errorf("%s: found %v; want a problem of %s", config, fields, problem)
+		}
+	}
+	shop.ok(shop.chain("then", `{"blocks":[{"drivers":["git@*"],"applications":["b*","cart"]},{"drivers":["paper@1"]}]}`))
+	shop.succeed(shop.rollout(shop.set))
+	shop.decide()
+	shop.want(shop.states(), []string{"1 blog running", "1 cart skipped", "2 mail waiting"})
+	_, graph := shop.drawn()
+	shop.want(graph[1], `1 cart skipped: no environment of "cart" has one of the drivers of the block`)
+	// A driver closes a circle as a name does.
+	blog.ok(blog.chain("then", `{"blocks":[{"drivers":["paper@*"]}]}`))
+	shop.refused(shop.chain("after", `{"follows":["blog"]}`), "chains would come back to where they began: shop → blog → shop")
+}
+
 // D58: a process that is killed at any statement while a chain runs loses nothing and begins nothing twice.
 func TestAChainSurvivesAKillAtEachStatement(t *testing.T) {
 	long(t)

@@ -32,6 +32,7 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/autoflow"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/bundle"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/cdevents"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/access"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/chat"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/check"
@@ -459,11 +460,10 @@ func assemble(
 		Aside: s.editAside, Wake: s.wakeTriggers, Began: s.wake,
 	})
 	s.setup.Chaining(func(ctx context.Context, tx setup.Tx, organization, of int64) error {
-		within, is := tx.(trigger.Tx)
-		if !is {
-			return fmt.Errorf("found %T, which knows no chains", tx)
-		}
-		return s.triggers.RefuseCircles(ctx, within, organization, of)
+		return asTrigger(tx, func(within trigger.Tx) error { return s.triggers.RefuseCircles(ctx, within, organization, of) })
+	})
+	s.setup.Following(func(ctx context.Context, tx setup.Tx, a core.Actor, of core.Application) error {
+		return asTrigger(tx, func(within trigger.Tx) error { return s.triggers.Follow(ctx, within, a, of) })
 	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {
@@ -501,6 +501,15 @@ func assemble(
 	s.publishes(c, conn, workflows, now)
 	s.chats, err = s.chatAnswers(c, sealer, now)
 	return s, err
+}
+
+// asTrigger has f use a transaction of setup as one of triggers.
+func asTrigger(tx setup.Tx, f func(trigger.Tx) error) error {
+	within, is := tx.(trigger.Tx)
+	if !is {
+		return fmt.Errorf("found %T, which knows no triggers", tx)
+	}
+	return f(within)
 }
 
 // publishes puts together what readers elsewhere see: feeds, and statuses at forges.

@@ -10,18 +10,102 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/event"
 	"github.com/lockstep-cd/lockstep/pkg/source"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/policy"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/trigger"
 )
 
-// withManifests adds a source of the manifests' repository to the first service of the shop.
+// withManifests adds a source of the manifests' repository to the first service of the shop, without the trigger that comes with it.
 func (w winter) withManifests() {
+	w.t.Helper()
+	w.sourceOf("shop/config")
+	_, err := w.triggers.RemoveTrigger(w.t.Context(), user(), w.application.ID, core.GitTriggerName, "")
+	w.ok(err)
+}
+
+// sourceOf adds a source of a repository to the first service of the application.
+func (w winter) sourceOf(repository string) {
 	w.t.Helper()
 	services, err := w.view.ServicesByApplication(w.t.Context(), org, []int64{w.application.ID})
 	w.ok(err)
-	_, err = w.setup.AddArtifactSource(w.t.Context(), user(), services[w.application.ID][0].ID, setup.NewArtifactSource{
-		Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main"}`),
+	_, err = w.setup.AddArtifactSource(w.t.Context(), user(), services[w.application.ID][0].ID, gitSource(repository))
+	w.ok(err)
+}
+
+func gitSource(repository string) setup.NewArtifactSource {
+	return setup.NewArtifactSource{
+		Ref: source.Git, Config: json.RawMessage(fmt.Sprintf(`{"repository":"https://git.test/%s.git","branch":"main"}`, repository)),
+	}
+}
+
+// triggersOf are the saved triggers of an application: name, kind, and whether each is on.
+func (f *fixture) triggersOf(application int64) []string {
+	f.t.Helper()
+	all, err := f.triggers.Triggers(f.t.Context(), org, []int64{application})
+	f.ok(err)
+	lines := []string{}
+	for _, t := range all[application] {
+		if t.ID != 0 {
+			lines = append(lines, fmt.Sprintf("%s %s %t", t.Name, t.Kind, t.Enabled))
+		}
+	}
+	return lines
+}
+
+// R4-06, D58: an application has the trigger git from its first source of commits on, recorded as saved by who added the source; one that
+// is switched off or removed stays so.
+func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
+	t.Parallel()
+	w := clocked(t)
+	on, none := []string{"git git true"}, []string{}
+	w.want(w.triggersOf(w.application.ID), none)
+	w.sourceOf("shop/config")
+	w.want(w.triggersOf(w.application.ID), on)
+	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putTrigger' AND reason = 'its first source of commits' AND principal_type = 'user'`), 1)
+	set := w.commit(901)
+	w.want(w.decide(), []string{"began: commit 000000000000 of git.test/shop/config is new in " + set.Name})
+	_, err := w.triggers.RemoveTrigger(t.Context(), user(), w.application.ID, "git", "")
+	w.ok(err)
+	w.sourceOf("shop/other")
+	w.want(w.triggersOf(w.application.ID), none)
+
+	// With the application, with a service, and in the place of another source.
+	made, err := w.setup.CreateApplication(t.Context(), user(), setup.NewApplication{Name: "made", Services: []setup.NewService{
+		{Name: "one", ArtifactSources: []setup.NewArtifactSource{gitSource("made/one")}},
+		{Name: "two", ArtifactSources: []setup.NewArtifactSource{gitSource("made/two")}},
+	}})
+	w.ok(err)
+	w.want(w.triggersOf(made.ID), on)
+	grown := w.fixture.application("grown", "api")
+	_, err = w.setup.AddService(t.Context(), user(), grown.ID, setup.NewService{
+		Name: "manifests", ArtifactSources: []setup.NewArtifactSource{gitSource("grown/config")},
+	}, "")
+	w.ok(err)
+	w.want(w.triggersOf(grown.ID), on)
+	replaced := w.fixture.application("replaced", "api")
+	services, err := w.view.ServicesByApplication(t.Context(), org, []int64{replaced.ID})
+	w.ok(err)
+	sources, err := w.view.ArtifactSourcesByService(t.Context(), org, []int64{services[replaced.ID][0].ID})
+	w.ok(err)
+	_, err = w.setup.ReplaceArtifactSource(t.Context(), user(), sources[services[replaced.ID][0].ID][0].ID, gitSource("replaced/config"), "")
+	w.ok(err)
+	w.want(w.triggersOf(replaced.ID), on)
+
+	// What was saved before stays as it is.
+	off := w.another("off", 601)
+	_, err = w.triggers.PutTrigger(t.Context(), user(), trigger.NewTrigger{
+		ApplicationID: off.application.ID, Name: "commits", Kind: core.TriggerGit, Config: json.RawMessage(`{}`),
 	})
 	w.ok(err)
+	off.sourceOf("off/config")
+	w.want(w.triggersOf(off.application.ID), []string{"commits git false"})
+
+	// A policy about triggers holds for this one.
+	kept := w.another("kept", 602)
+	w.put(policy.NewPolicySet{Name: "kept", Text: `@id("base") permit (principal, action == Action::"control.change", resource);
+@id("no") forbid (principal, action == Action::"control.change", resource) when { context.action == "putTrigger" };`})
+	kept.sourceOf("kept/config")
+	w.want(w.triggersOf(kept.application.ID), none)
 }
 
 // commit reports a commit as the registry does, and answers the set that it makes.

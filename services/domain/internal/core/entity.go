@@ -159,7 +159,10 @@ type CommitChange struct {
 }
 
 // IsImage reports whether a version is a container image; a commit is none.
-func (v Version) IsImage() bool { return !strings.HasPrefix(v.Reference, "git:") }
+func (v Version) IsImage() bool { return !IsOfGit(v.Reference) }
+
+// IsOfGit reports whether the reference of a version is a commit, or the match key of a source is one of commits.
+func IsOfGit(reference string) bool { return strings.HasPrefix(reference, "git:") }
 
 // Origin is what is known of where a version comes from (D52).
 type Origin struct {

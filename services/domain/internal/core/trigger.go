@@ -48,6 +48,9 @@ type Trigger struct {
 // ManualTriggerName is the name of the manual trigger where none was saved.
 const ManualTriggerName = "manual"
 
+// GitTriggerName is the name of the trigger that an application gets with its first source of kind git (R4-06).
+const GitTriggerName = "git"
+
 // DefaultManualTrigger is that of an application that has saved none: on.
 func DefaultManualTrigger(application int64) Trigger {
 	return Trigger{

@@ -38,6 +38,12 @@ func (t *tx) AddArtifactSource(ctx context.Context, s core.ArtifactSource, match
 	return artifactSource(row), pg.Classify(err, "add artifact source to service %d", s.ServiceID)
 }
 
+// CommitSources implements setup.Tx.
+func (t *tx) CommitSources(ctx context.Context, application int64) (int, error) {
+	n, err := t.q.CommitSources(ctx, t.organization, application)
+	return int(n), pg.Classify(err, "count the sources of commits of application %d", application)
+}
+
 // SaveArtifactSource implements setup.Tx.
 func (t *tx) SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error) {
 	row, err := t.q.SaveArtifactSource(ctx, config, t.organization, id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -40,10 +41,14 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 				}
 			}
 		}
-		return core.Record(ctx, tx, a, core.Change{
+		err = core.Record(ctx, tx, a, core.Change{
 			Action: core.ActionCreateApplication, Subject: core.AccessSubject{Kind: core.ChangedApplication, ID: made.ID, Name: made.Name},
 			ApplicationID: made.ID,
 		}, nil, n.state())
+		if err != nil {
+			return err
+		}
+		return u.follow(ctx, tx, a, made, slices.Concat(keys...)...)
 	})
 	if err == nil {
 		u.status.Changed()

@@ -59,7 +59,10 @@ func (u *UseCases) AddService(
 		if err := u.setUpAgain(ctx, tx, a.Organization, app); err != nil {
 			return err
 		}
-		return core.Record(ctx, tx, a, serviceChange(core.ActionAddService, made, reason), nil, n.state())
+		if err := core.Record(ctx, tx, a, serviceChange(core.ActionAddService, made, reason), nil, n.state()); err != nil {
+			return err
+		}
+		return u.follow(ctx, tx, a, app, keys...)
 	})
 	if err == nil {
 		u.status.Changed()

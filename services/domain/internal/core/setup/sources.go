@@ -92,7 +92,7 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 	var made core.ArtifactSource
 	err := core.Within(ctx, u.store, a, core.ActionCreateArtifactSource, func(ctx context.Context, tx Tx) error {
 		// Behind the application's lock: no version set is being put together of the sources that there were before.
-		siblings, err := lockSources(ctx, tx, a, core.ActionCreateArtifactSource, service)
+		app, siblings, err := lockSources(ctx, tx, a, core.ActionCreateArtifactSource, service)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,10 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 		if err != nil {
 			return err
 		}
-		return recordSource(ctx, tx, a, core.Change{Action: core.ActionCreateArtifactSource}, made, nil)
+		if err := recordSource(ctx, tx, a, core.Change{Action: core.ActionCreateArtifactSource}, made, nil); err != nil {
+			return err
+		}
+		return u.follow(ctx, tx, a, app, key)
 	})
 	if err == nil {
 		u.status.Changed()
@@ -150,7 +153,7 @@ func (u *UseCases) SetArtifactSourceConfig(
 				fault.Refused, "a source stays with the artifacts that it points at; make another source for others, or replace it",
 			)
 		}
-		if _, err := lockSources(ctx, tx, a, core.ActionSetArtifactSourceConfig, s.ServiceID); err != nil {
+		if _, _, err := lockSources(ctx, tx, a, core.ActionSetArtifactSourceConfig, s.ServiceID); err != nil {
 			return err
 		}
 		if changed, err = tx.SaveArtifactSource(ctx, id, config); err != nil {
@@ -198,25 +201,27 @@ func recordSource(ctx context.Context, tx Tx, a core.Actor, c core.Change, now c
 	return core.Record(ctx, tx, a, c, before, state(now))
 }
 
-// lockSources locks the application of a service, and answers the sources of the service to an actor who may configure the application
-// wherever it goes.
-func lockSources(ctx context.Context, tx Tx, a core.Actor, action core.Action, service int64) ([]core.ArtifactSource, error) {
+// lockSources locks the application of a service, and answers it and the sources of the service to an actor who may configure the
+// application wherever it goes.
+func lockSources(
+	ctx context.Context, tx Tx, a core.Actor, action core.Action, service int64,
+) (of core.Application, _ []core.ArtifactSource, err error) {
 	services, err := tx.ServicesByID(ctx, a.Organization, []int64{service})
 	if err != nil {
-		return nil, err
+		return of, nil, err
 	}
 	s, ok := services[service]
 	if !ok {
-		return nil, fault.New(fault.NotFound, "service %d does not exist", service)
+		return of, nil, fault.New(fault.NotFound, "service %d does not exist", service)
 	}
-	if _, err := tx.LockApplication(ctx, s.ApplicationID); err != nil {
-		return nil, err
+	if of, err = tx.LockApplication(ctx, s.ApplicationID); err != nil {
+		return of, nil, err
 	}
 	if err := mayConfigure(ctx, tx, a, action, s.ApplicationID); err != nil {
-		return nil, err
+		return of, nil, err
 	}
 	sources, err := tx.ArtifactSourcesByService(ctx, a.Organization, []int64{service})
-	return sources[service], err
+	return of, sources[service], err
 }
 
 // LookAtArtifactSource asks for a look now, in place of the next one that is due. What it finds becomes a version like

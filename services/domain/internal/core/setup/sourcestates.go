@@ -12,7 +12,7 @@ import (
 // its last version; one that never had a version is left out of them (D57). Repeating it is a no-op.
 func (u *UseCases) DisableArtifactSource(ctx context.Context, a core.Actor, id int64, reason string) (core.ArtifactSource, error) {
 	return u.changeSource(ctx, a, core.ActionDisableArtifactSource, id, reason,
-		func(_ Tx, s core.ArtifactSource, _ []core.ArtifactSource) (core.ArtifactSource, error) {
+		func(_ Tx, _ core.Application, s core.ArtifactSource, _ []core.ArtifactSource) (core.ArtifactSource, error) {
 			if s.DisabledAt == nil {
 				now := u.clock.Now().Truncate(time.Microsecond)
 				s.DisabledAt = &now
@@ -25,7 +25,7 @@ func (u *UseCases) DisableArtifactSource(ctx context.Context, a core.Actor, id i
 // publishes it also where the registry service has reported it before. Repeating it is a no-op.
 func (u *UseCases) EnableArtifactSource(ctx context.Context, a core.Actor, id int64, reason string) (core.ArtifactSource, error) {
 	return u.changeSource(ctx, a, core.ActionEnableArtifactSource, id, reason,
-		func(_ Tx, s core.ArtifactSource, _ []core.ArtifactSource) (core.ArtifactSource, error) {
+		func(_ Tx, _ core.Application, s core.ArtifactSource, _ []core.ArtifactSource) (core.ArtifactSource, error) {
 			s.DisabledAt = nil
 			return s, nil
 		})
@@ -35,7 +35,7 @@ func (u *UseCases) EnableArtifactSource(ctx context.Context, a core.Actor, id in
 // keeps at least one source. Repeating it is a no-op.
 func (u *UseCases) RemoveArtifactSource(ctx context.Context, a core.Actor, id int64, reason string) (core.ArtifactSource, error) {
 	return u.changeSource(ctx, a, core.ActionRemoveArtifactSource, id, reason,
-		func(_ Tx, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error) {
+		func(_ Tx, _ core.Application, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error) {
 			if s.RemovedAt != nil {
 				return s, nil
 			}
@@ -59,7 +59,7 @@ func (u *UseCases) ReplaceArtifactSource(
 	}
 	var made core.ArtifactSource
 	_, err := u.changeSource(ctx, a, core.ActionReplaceArtifactSource, id, reason,
-		func(tx Tx, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error) {
+		func(tx Tx, of core.Application, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error) {
 			if err := refuseRemoved(s); err != nil {
 				return s, err
 			}
@@ -73,6 +73,9 @@ func (u *UseCases) ReplaceArtifactSource(
 			if err := recordSource(ctx, tx, a, core.Change{Action: core.ActionReplaceArtifactSource, Reason: reason}, made, nil); err != nil {
 				return s, err
 			}
+			if err := u.follow(ctx, tx, a, of, key); err != nil {
+				return s, err
+			}
 			now := u.clock.Now().Truncate(time.Microsecond)
 			s.RemovedAt, s.ReplacedBy = &now, made.ID
 			return s, nil
@@ -84,7 +87,7 @@ func (u *UseCases) ReplaceArtifactSource(
 // together meanwhile. Next has the sources of the service that were not removed. A change to the state that it has is a no-op.
 func (u *UseCases) changeSource(
 	ctx context.Context, a core.Actor, action core.Action, id int64, reason string,
-	next func(tx Tx, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error),
+	next func(tx Tx, of core.Application, s core.ArtifactSource, siblings []core.ArtifactSource) (core.ArtifactSource, error),
 ) (core.ArtifactSource, error) {
 	if err := core.CheckReason(reason); err != nil {
 		return core.ArtifactSource{}, err
@@ -95,7 +98,7 @@ func (u *UseCases) changeSource(
 		if err != nil {
 			return err
 		}
-		siblings, err := lockSources(ctx, tx, a, action, s.ServiceID)
+		app, siblings, err := lockSources(ctx, tx, a, action, s.ServiceID)
 		if err != nil {
 			return err
 		}
@@ -107,7 +110,7 @@ func (u *UseCases) changeSource(
 				return err
 			}
 		}
-		if changed, err = next(tx, s, siblings); err != nil || sameState(changed, s) {
+		if changed, err = next(tx, app, s, siblings); err != nil || sameState(changed, s) {
 			return err
 		}
 		if changed, err = tx.SaveSourceState(ctx, changed); err != nil {

@@ -48,6 +48,8 @@ type Tx interface {
 	AddApplication(ctx context.Context, a core.Application) (core.Application, error)
 	AddService(ctx context.Context, s core.Service) (core.Service, error)
 	AddArtifactSource(ctx context.Context, s core.ArtifactSource, matchKey string) (core.ArtifactSource, error)
+	// CommitSources counts the sources of commits of an application, also those that were removed.
+	CommitSources(ctx context.Context, application int64) (int, error)
 	// SaveArtifactSource changes what a source says, not what it points at.
 	SaveArtifactSource(ctx context.Context, id int64, config json.RawMessage) (core.ArtifactSource, error)
 	// SaveSourceState writes whether a source is disabled or removed, and what replaces it.

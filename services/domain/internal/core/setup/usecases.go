@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/lockstep-cd/lockstep/pkg/clock"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
 // UseCases changes applications, environments and pipelines.
@@ -21,11 +22,35 @@ type UseCases struct {
 	clock   clock.Clock
 	wake    func()
 	chains  func(ctx context.Context, tx Tx, organization, application int64) error
+	commits func(ctx context.Context, tx Tx, a core.Actor, of core.Application) error
 }
 
 // Chaining has f refuse the name of an application with which chains would come back to where they began.
 func (u *UseCases) Chaining(f func(ctx context.Context, tx Tx, organization, application int64) error) {
 	u.chains = f
+}
+
+// Following has f called when an application gets its first source of commits, in the transaction that adds it, behind the lock of the
+// application.
+func (u *UseCases) Following(f func(ctx context.Context, tx Tx, a core.Actor, of core.Application) error) {
+	u.commits = f
+}
+
+// follow is called after an application got sources, with their keys.
+func (u *UseCases) follow(ctx context.Context, tx Tx, a core.Actor, of core.Application, keys ...string) error {
+	added := 0
+	for _, key := range keys {
+		if core.IsOfGit(key) {
+			added++
+		}
+	}
+	if u.commits == nil || added == 0 {
+		return nil
+	}
+	if all, err := tx.CommitSources(ctx, of.ID); err != nil || all > added {
+		return err
+	}
+	return u.commits(ctx, tx, a, of)
 }
 
 // Deps is what UseCases needs.

@@ -99,11 +99,17 @@ func (d *decision) refusesChain(ctx context.Context, of int64) (string, error) {
 // follower is an application with the trigger by which it follows others.
 type follower struct {
 	core.Trigger
-	application core.Application
-	// former are its former names.
-	former []string
-	labels map[string]string
+	selectable
 	config config
+}
+
+// selectable is an application as blocks select it.
+type selectable struct {
+	application core.Application
+	// former are its former names, and drivers those that its pipeline deploys with.
+	former  []string
+	labels  map[string]string
+	drivers []string
 }
 
 // followers returns the triggers of an organization that follow others, one for each application, by its id.
@@ -124,6 +130,10 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 	if err != nil {
 		return nil, err
 	}
+	drivers, err := tx.DriversOfApplications(ctx, organization, core.Distinct(ids))
+	if err != nil {
+		return nil, err
+	}
 	found := map[int64]follower{}
 	for _, t := range all {
 		c, err := u.read(t.Kind, t.Config)
@@ -131,7 +141,8 @@ func (u *UseCases) followers(ctx context.Context, tx Tx, organization int64, all
 			continue
 		}
 		if _, two := found[t.ApplicationID]; !two {
-			found[t.ApplicationID] = follower{t, applications[t.ApplicationID], former[t.ApplicationID], labels[t.ApplicationID], c}
+			id := t.ApplicationID
+			found[id] = follower{t, selectable{applications[id], former[id], labels[id], drivers[id]}, c}
 		}
 	}
 	return found, nil
@@ -161,13 +172,14 @@ func labelsOf(ctx context.Context, tx Tx, organization int64, applications []int
 	return found, err
 }
 
-// selects reports whether a block selects an application with some former names and labels (R4-12).
-func (b block) selects(a core.Application, former []string, labels map[string]string) bool {
-	named := len(b.Applications) == 0 || isNamed(b.Applications, a, former)
-	if len(b.Labels) == 0 {
-		return named && len(b.Applications) > 0
+// selects reports whether a block selects an application: by all of name, labels and driver that it has (R4-12).
+func (b block) selects(a selectable) bool {
+	byDriver := func(p string) bool {
+		return slices.ContainsFunc(a.drivers, func(ref string) bool { return pattern.Match(p, ref) })
 	}
-	return named && core.HasLabels(labels, b.Labels)
+	return (len(b.Applications) == 0 || isNamed(b.Applications, a.application, a.former)) &&
+		(len(b.Labels) == 0 || core.HasLabels(a.labels, b.Labels)) &&
+		(len(b.Drivers) == 0 || slices.ContainsFunc(b.Drivers, byDriver))
 }
 
 // named returns the applications that a block names without a pattern.
@@ -251,7 +263,7 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 	for i, b := range d.config.Blocks {
 		for _, id := range slices.Sorted(maps.Keys(follow)) {
 			f := follow[id]
-			if taken[id] || !b.selects(f.application, f.former, f.labels) || !f.follows(head, formerly[head.ID]) {
+			if taken[id] || !b.selects(f.selectable) || !f.follows(head, formerly[head.ID]) {
 				continue
 			}
 			skipped := ""
@@ -271,13 +283,12 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 			if err != nil {
 				return nil, head, err
 			}
-			labels, err := labelsOf(ctx, d.tx, d.organization, []int64{a.ID})
-			if err != nil {
-				return nil, head, err
-			}
 			why := fmt.Sprintf("%q does not follow %q: none of its triggers of kind chain that are on says so", a.Name, head.Name)
-			if !b.selects(a, []string{name}, labels[a.ID]) {
-				why = fmt.Sprintf("%q does not have the labels of the block", a.Name)
+			if f, follows := follow[a.ID]; follows && f.follows(head, formerly[head.ID]) {
+				why = fmt.Sprintf("no environment of %q has one of the drivers of the block", a.Name)
+				if len(b.Labels) > 0 && !core.HasLabels(f.labels, b.Labels) {
+					why = fmt.Sprintf("%q does not have the labels of the block", a.Name)
+				}
 			}
 			add(i+1, a.ID, 0, why)
 		}

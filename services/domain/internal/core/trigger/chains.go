@@ -86,13 +86,18 @@ func (c config) checkChain() (found []fault.Field) {
 		wrong("until", "found one without follows; expected the applications whose chains it is for")
 	}
 	for i, b := range c.Blocks {
-		if len(b.Applications) == 0 && len(b.Labels) == 0 || len(b.Applications) > maxPatterns {
-			wrong(fmt.Sprintf("blocks/%d/applications", i), "found %d; expected 1 to %d, or labels", len(b.Applications), maxPatterns)
+		if len(b.Applications) == 0 && len(b.Labels) == 0 && len(b.Drivers) == 0 {
+			wrong(fmt.Sprintf("blocks/%d", i), "found neither applications, nor labels, nor drivers; expected one of them")
 		}
 		found = append(found, core.CheckLabels(fmt.Sprintf("/config/blocks/%d/labels", i), b.Labels)...)
-		for j, one := range b.Applications {
-			if one == "" || len(one) > maxPattern {
-				wrong(fmt.Sprintf("blocks/%d/applications/%d", i, j), "found %d bytes; expected 1 to %d", len(one), maxPattern)
+		for field, patterns := range map[string][]string{"applications": b.Applications, "drivers": b.Drivers} {
+			if len(patterns) > maxPatterns {
+				wrong(fmt.Sprintf("blocks/%d/%s", i, field), "found %d; expected at most %d", len(patterns), maxPatterns)
+			}
+			for j, one := range patterns {
+				if one == "" || len(one) > maxPattern {
+					wrong(fmt.Sprintf("blocks/%d/%s/%d", i, field, j), "found %d bytes; expected 1 to %d", len(one), maxPattern)
+				}
 			}
 		}
 	}
@@ -176,7 +181,7 @@ func (g chainGraph) after(id int64) []int64 {
 	var found []int64
 	for other, f := range g.followers {
 		if f.follows(g.names[id], g.former[id]) &&
-			slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.application, f.former, f.labels) }) {
+			slices.ContainsFunc(g.blocks[id], func(b block) bool { return b.selects(f.selectable) }) {
 			found = append(found, other)
 		}
 	}

@@ -51,7 +51,7 @@ func Kinds() []Kind {
 		{
 			Kind: core.TriggerGit,
 			Description: "A rollout begins when a source of kind git has a new commit, of the files that it is about. Commits that Lockstep made itself " +
-				"begin none.",
+				"begin none. It is saved with the first source of that kind.",
 			Schema: object("", until, inputs,
 				property("quiet_seconds", `"type":"integer","minimum":0,"maximum":3600,"default":0,`+
 					`"description":"How long no other version set may arrive before it begins."`),
@@ -104,7 +104,8 @@ func Kinds() []Kind {
 					`"description":"The applications whose rollouts follow those of this one. Each block begins when all of the one before are complete.",`+
 					`"items":%s`, maxBlocks, object("", property("applications", patterns("Their names; * stands for any text.")),
 					property("labels", fmt.Sprintf(`"type":"object","minProperties":1,"maxProperties":%d,"additionalProperties":{"type":"string","maxLength":63},`+
-						`"description":"The labels that they have, each with its value; beside names, both have to match."`, core.MaxLabels)))),
+						`"description":"The labels that they have, each with its value; beside names, both have to match."`, core.MaxLabels)),
+					property("drivers", patterns("The drivers that deploy them in an environment of their pipeline, such as kubernetes@1; * stands for any text. Beside names and labels, all have to match.")))),
 				),
 				property("environment", `"type":"string","maxLength":63,`+
 					`"description":"The environment of this application after which the first block begins; without it, after its whole pipeline."`),
@@ -166,6 +167,7 @@ type config struct {
 type block struct {
 	Applications []string          `json:"applications,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	Drivers      []string          `json:"drivers,omitempty"`
 }
 
 // The defaults of D58 and R4-10.

@@ -86,6 +86,8 @@ type Tx interface {
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
+	// DriversOfApplications are the drivers that deploy applications where their pipelines go, by application.
+	DriversOfApplications(ctx context.Context, organization int64, ids []int64) (map[int64][]string, error)
 	// NewestVersionSets has no key for an application that has none.
 	NewestVersionSets(ctx context.Context, organization int64, applications []int64) (map[int64]core.VersionSet, error)
 	ServicesByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Service, error)
@@ -265,6 +267,32 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	})
 	u.wake()
 	return saved, err
+}
+
+// Follow gives an application with its first source of commits the trigger that reacts to them (R4-06), unless it has one of that kind,
+// switched off or not. It is a change of the actor like any other: where a policy keeps the actor from it, the application goes without.
+// The application is locked.
+func (u *UseCases) Follow(ctx context.Context, tx Tx, a core.Actor, of core.Application) error {
+	all, err := tx.Triggers(ctx, a.Organization, []int64{of.ID})
+	if err != nil || of.ArchivedAt != nil || slices.ContainsFunc(all[of.ID], func(t core.Trigger) bool { return t.Kind == core.TriggerGit }) {
+		return err
+	}
+	if named(all[of.ID], core.GitTriggerName) != nil || len(all[of.ID]) >= MaxTriggers {
+		return nil
+	}
+	t := core.Trigger{
+		ApplicationID: of.ID, Name: core.GitTriggerName, Kind: core.TriggerGit, Config: json.RawMessage(`{}`), Enabled: true,
+		Author: core.AuthorOf(a), ChangedAt: u.clock.Now(),
+	}
+	err = core.Record(ctx, tx, a, change(core.ActionPutTrigger, of, "its first source of commits", t), nil, state(t))
+	if fault.Is(err, fault.Refused) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.AddTrigger(ctx, t)
+	return err
 }
 
 // named is the trigger with a name; nil without one.

@@ -9,6 +9,11 @@ VALUES (@organization_id, @application_id, @name, @description) RETURNING *;
 INSERT INTO cd_artifact_sources (organization_id, service_id, source_ref, source_config, match_key)
 VALUES (@organization_id, @service_id, @source_ref, @source_config, @match_key) RETURNING *;
 
+-- name: CommitSources :one
+SELECT count(*)::integer FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE s.organization_id = @organization_id AND s.application_id = @application_id AND a.match_key LIKE 'git:%';
+
 -- name: LockApplication :one
 SELECT * FROM cd_applications WHERE organization_id = @organization_id AND id = @id FOR NO KEY UPDATE;
 

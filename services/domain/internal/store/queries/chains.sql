@@ -99,3 +99,13 @@ WHERE c.organization_id = @organization_id AND n.id IN (
     WHERE s.organization_id = @organization_id AND s.rollout_id = @rollout_id
 )
 ORDER BY c.id LIMIT 1;
+
+-- name: DriversOfApplications :many
+SELECT DISTINCT p.application_id, b.driver_ref
+FROM cd_application_environments p
+CROSS JOIN LATERAL (
+    SELECT l.driver_ref FROM cd_environment_driver_bindings l WHERE l.organization_id = p.organization_id AND l.environment_id = p.environment_id
+    ORDER BY l.version DESC LIMIT 1
+) b
+WHERE p.organization_id = @organization_id AND p.application_id = ANY(@ids::bigint[]) AND p.current
+ORDER BY p.application_id, b.driver_ref;

@@ -242,6 +242,19 @@ func (q *Queries) ArtifactSourcesByService(ctx context.Context, organizationID i
 	return items, nil
 }
 
+const commitSources = `-- name: CommitSources :one
+SELECT count(*)::integer FROM cd_artifact_sources a
+JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id
+WHERE s.organization_id = $1 AND s.application_id = $2 AND a.match_key LIKE 'git:%'
+`
+
+func (q *Queries) CommitSources(ctx context.Context, organizationID int64, applicationID int64) (int32, error) {
+	row := q.db.QueryRow(ctx, commitSources, organizationID, applicationID)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const countArtifactSources = `-- name: CountArtifactSources :one
 SELECT count(*) FROM cd_artifact_sources a
 JOIN cd_services s ON s.organization_id = a.organization_id AND s.id = a.service_id

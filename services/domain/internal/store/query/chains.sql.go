@@ -300,6 +300,42 @@ func (q *Queries) ChainsUnder(ctx context.Context, organizationID int64, ids []i
 	return items, nil
 }
 
+const driversOfApplications = `-- name: DriversOfApplications :many
+SELECT DISTINCT p.application_id, b.driver_ref
+FROM cd_application_environments p
+CROSS JOIN LATERAL (
+    SELECT l.driver_ref FROM cd_environment_driver_bindings l WHERE l.organization_id = p.organization_id AND l.environment_id = p.environment_id
+    ORDER BY l.version DESC LIMIT 1
+) b
+WHERE p.organization_id = $1 AND p.application_id = ANY($2::bigint[]) AND p.current
+ORDER BY p.application_id, b.driver_ref
+`
+
+type DriversOfApplicationsRow struct {
+	ApplicationID int64
+	DriverRef     string
+}
+
+func (q *Queries) DriversOfApplications(ctx context.Context, organizationID int64, ids []int64) ([]DriversOfApplicationsRow, error) {
+	rows, err := q.db.Query(ctx, driversOfApplications, organizationID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DriversOfApplicationsRow
+	for rows.Next() {
+		var i DriversOfApplicationsRow
+		if err := rows.Scan(&i.ApplicationID, &i.DriverRef); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertChain = `-- name: InsertChain :one
 INSERT INTO cd_chains (organization_id, trigger_id, application_id, rollout_id, parent_id, blocks, began_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)

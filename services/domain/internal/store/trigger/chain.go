@@ -179,3 +179,15 @@ func (w Writes) SaveChainNode(ctx context.Context, n core.ChainNode) error {
 	})
 	return pg.Classify(err, "save application %d of chain %d", n.ApplicationID, n.ChainID)
 }
+
+// DriversOfApplications implements trigger.Tx.
+func (r Reads) DriversOfApplications(ctx context.Context, organization int64, ids []int64) (map[int64][]string, error) {
+	all, err := read(ctx, r, organization, "drivers of applications", func(q *query.Queries) ([]query.DriversOfApplicationsRow, error) {
+		return q.DriversOfApplications(ctx, organization, ids)
+	}, func(row query.DriversOfApplicationsRow) query.DriversOfApplicationsRow { return row })
+	found := map[int64][]string{}
+	for _, row := range all {
+		found[row.ApplicationID] = append(found[row.ApplicationID], row.DriverRef)
+	}
+	return found, err
+}
