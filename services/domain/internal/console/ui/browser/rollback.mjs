@@ -106,6 +106,26 @@ test('a failed rollout says when it is rolled back automatically, until that is 
   await page.finish()
 })
 
+test('D58: automation that the rollback holds says so on the application, and is released for a reason, by keyboard', async () => {
+  const page = await open(browser, stack)
+  await page.goto('/applications/shop')
+  const held = page.locator('.banner').filter({ hasText: 'Automation begins nothing in staging' })
+  await held.getByText(/rolled back there/).waitFor()
+  await held.getByRole('link', { name: /^rollout_\d+$/ }).waitFor()
+  await check(page, 'an application whose automation is held')
+  await shot(page, 'automation-held-light')
+  await tabTo(page, held.getByRole('button', { name: 'Release staging' }))
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog').waitFor()
+  await page.keyboard.type('mended in the next set')
+  await page.keyboard.press('Enter')
+  await held.waitFor({ state: 'detached' })
+  await page.goto('/activity')
+  await page.getByText('mended in the next set').first().waitFor()
+  await looks('/applications/shop', 'automation-released', (p) => p.getByRole('heading', { name: 'Triggers' }))
+  await page.finish()
+})
+
 test('break-glass: for those who may, never without a reason, and seen by everyone afterwards', async () => {
   const id = await rollTo(stack, 'set-1')
   const page = await open(browser, stack)
@@ -227,4 +247,46 @@ test('a version whose digest its registry does not have says so, with what it me
     await page.unrouteAll({ behavior: 'ignoreErrors' })
     await page.finish()
   }
+})
+
+test('D61: a fleet is folded by its waves; a wave is paused and resumed for a reason, and shows its targets', async (t) => {
+  const { agents, environment } = await graphql(stack, '{ agents(first: 10) { nodes { id name } } environment(name: "staging") { id } }')
+  const { agent } = await change(stack, 'registerAgent', 'RegisterAgentInput', { name: 'store-2' }, 'agent { id }')
+  for (const [agentId, ring] of [[agents.nodes[0].id, '1'], [agent.id, '2']]) {
+    await change(stack, 'setAgentLabels', 'SetAgentLabelsInput', { agentId, set: { kind: 'store', ring } })
+  }
+  const fleet = { selector: { kind: 'store' }, order: { label: 'ring' }, waves: [{ targets: 1 }, { targets: 1 }], interval_seconds: 3600 }
+  await change(stack, 'updateEnvironment', 'UpdateEnvironmentInput', { environmentId: environment.id, fleet })
+  t.after(() => change(stack, 'updateEnvironment', 'UpdateEnvironmentInput', { environmentId: environment.id, fleet: {} }))
+  await soakFor(stack, 1) // once the environment is ready again
+  const id = await rollTo(stack, 'set-3')
+  t.after(() => change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
+
+  const page = await open(browser, stack)
+  await page.goto(`/rollouts/${id}`)
+  const card = page.getByRole('region', { name: 'Targets in staging' })
+  await card.getByRole('heading', { name: 'staging: 1 of 2 targets healthy' }).waitFor({ timeout: 120_000 })
+  await card.getByText('A wave waits 1 hour after the end of the one before.').waitFor()
+  await card.getByRole('progressbar', { name: 'Targets in staging: 1 healthy, 0 failed, of 2' }).waitFor()
+  const [first, second] = [card.locator('[data-wave="1"]'), card.locator('[data-wave="2"]')]
+  await first.locator('.chip').getByText('Healthy').waitFor()
+  assert.equal(await card.getByText(agents.nodes[0].name, { exact: true }).count(), 0, 'the targets are not folded')
+  await tabTo(page, first.getByRole('button', { name: 'Show 1 target' }))
+  await page.keyboard.press('Enter')
+  await first.getByText(agents.nodes[0].name, { exact: true }).waitFor()
+  assert.equal(await first.getByRole('button', { name: 'Hide 1 target' }).getAttribute('aria-expanded'), 'true')
+  await check(page, 'a fleet')
+  await shot(page, 'fleet-light')
+
+  await second.getByRole('button', { name: 'Pause wave 2 of staging' }).click()
+  await page.getByRole('dialog').getByLabel('Reason').fill('the stores close at six')
+  await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click()
+  await second.locator('.chip').getByText('Paused').waitFor()
+  await check(page, 'a fleet with a paused wave')
+  await looks(`/rollouts/${id}`, 'fleet-paused', (p) => p.locator('[data-wave="2"] .chip').getByText('Paused'))
+  await second.getByRole('button', { name: 'Resume wave 2 of staging' }).click()
+  await page.getByRole('dialog').getByLabel('Reason').fill('they are closed')
+  await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click()
+  await second.locator('.chip').getByText('Paused').waitFor({ state: 'detached' })
+  await page.finish()
 })
