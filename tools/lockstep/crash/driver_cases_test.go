@@ -73,7 +73,8 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 	var output, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &complaints
 	err := cmd.Run()
-	if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "3 of 6 cases failed") {
+	ended, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "3 of 6 cases failed") {
 		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 3 cases of 6", err, complaints.String(), output.String())
 	}
 	expectNothingLeft(t, temporary)
@@ -97,13 +98,14 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 		"has no manifest": {"before the first rollout: ", `path "api.yaml" does not exist`},
 	}
 	for _, one := range all {
-		said := strings.Join(one.Failures, "\n")
-		if failing := want[one.Case] != nil; one.Passed == failing || !one.Cluster || failing != strings.HasSuffix(one.File, "failing.cluster.yaml") {
-			t.Errorf("case %q of %s: passed is %t: %s", one.Case, one.File, one.Passed, said)
+		failures := strings.Join(one.Failures, "\n")
+		failing := strings.HasSuffix(one.File, "failing.cluster.yaml")
+		if one.Passed == failing || !one.Cluster || failing != (want[one.Case] != nil) {
+			t.Errorf("case %q of %s: passed is %t: %s", one.Case, one.File, one.Passed, failures)
 		}
 		for _, text := range want[one.Case] {
-			if !strings.Contains(said, text) {
-				t.Errorf("case %q: found %s; want %q in it", one.Case, said, text)
+			if !strings.Contains(failures, text) {
+				t.Errorf("case %q: found %s; want %q in it", one.Case, failures, text)
 			}
 		}
 	}

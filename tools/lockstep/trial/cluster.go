@@ -54,7 +54,7 @@ func (c cluster) differs(ctx context.Context, namespace string, want Object) (st
 	case want.Absent:
 		return what + ": found it, expected it to be absent", nil
 	}
-	if at, problem := compare("", map[string]any(found), map[string]any(want.Fields)); problem != "" {
+	if at, problem := compare("", found, want.Fields); problem != "" {
 		return what + at + ": " + problem, nil
 	}
 	return "", nil

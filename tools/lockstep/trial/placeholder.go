@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// placeholder is a name between ${ and }; one with another $ before it stands for itself. Names in capitals are none: those are variables of
-// shells.
+// placeholder is a name between ${ and }; one with another $ before it stands for itself. Names in capitals are left alone: they are
+// variables of shells.
 var placeholder = regexp.MustCompile(`\$?\$\{([a-z]+(?::[a-z0-9-]+)?)\}`)
 
 // fill replaces the placeholders of all texts in a value. Names of members stay as they are.

@@ -183,12 +183,12 @@ func (t *trial) roll(ctx context.Context, i int) error {
 		return err
 	}
 	r, err := t.Follow(ctx, created.ID, demo.Hooks{})
-	said := t.said(r)
+	rows := journalOf(r)
 	t.out.Rollouts++
 	t.out.Entries += len(r.Journal)
-	t.out.History += fmt.Sprintf("rollout %d:\n%s", i+1, said)
+	t.out.History += fmt.Sprintf("rollout %d:\n%s", i+1, rows)
 	if err != nil {
-		return fmt.Errorf("%w\nits journal:\n%s", err, said)
+		return fmt.Errorf("%w\nits journal:\n%s", err, rows)
 	}
 	wrong := want.compare(r)
 	if len(wrong) == 0 {
@@ -198,13 +198,13 @@ func (t *trial) roll(ctx context.Context, i int) error {
 		t.out.Failures = append(t.out.Failures, fmt.Sprintf("rollout %d: %s", i+1, each))
 	}
 	if len(wrong) > 0 {
-		t.out.Failures = append(t.out.Failures, fmt.Sprintf("the journal of rollout %d:\n%s", i+1, said))
+		t.out.Failures = append(t.out.Failures, fmt.Sprintf("the journal of rollout %d:\n%s", i+1, rows))
 	}
 	return nil
 }
 
-// said is the journal of a rollout.
-func (*trial) said(r client.Rollout) string {
+// journalOf is the journal of a rollout, for people.
+func journalOf(r client.Rollout) string {
 	var text bytes.Buffer
 	_ = journal.Table(&text, r) // a buffer does not fail
 	return strings.TrimRight(text.String(), "\n") + "\n"

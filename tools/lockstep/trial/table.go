@@ -1,5 +1,5 @@
-// Package trial plays cases of a driver against a complete stack whose cluster is simulated: each case has an application, an environment, a
-// namespace and a repository of its own, and rollouts with what they must lead to.
+// Package trial plays cases of a driver against a complete stack whose cluster is simulated: each case has an application, an environment,
+// a namespace and a repository of its own, and rollouts with what they must lead to.
 package trial
 
 import (
@@ -67,8 +67,8 @@ type Expectation struct {
 	Objects     []Object          `json:"objects"`
 }
 
-// Object is an object of the cluster, with fields that it must have, or absent. Of an object among the fields only the members that are given
-// are compared; lists are compared item by item.
+// Object is an object of the cluster, with fields that it must have, or absent. Of an object among the fields only the members that are
+// given are compared; lists are compared item by item.
 type Object struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -90,6 +90,9 @@ func (c Case) timeout() time.Duration {
 //go:embed table.json
 var schemaText []byte
 
+// tableSchema is the schema, compiled once. It is part of the build: any test finds a defect in it.
+//
+//nolint:gochecknoglobals // written once, by sync.OnceValues
 var tableSchema = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(schemaText) })
 
 // Read reads a table of cases. The error is Invalid and names file, case and field.

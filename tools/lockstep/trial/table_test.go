@@ -83,7 +83,7 @@ func TestPlaceholdersAreFilledIn(t *testing.T) {
 	}
 }
 
-// The tables for the built-in drivers are valid.
+// The tables for the built-in drivers are valid, and so is the example of the documentation.
 func TestTheTablesAreValid(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*" + Suffix)
@@ -94,6 +94,15 @@ func TestTheTablesAreValid(t *testing.T) {
 		if _, err := Read(file); err != nil {
 			t.Error(err)
 		}
+	}
+	page, err := os.ReadFile("../../../docs/how-to/write-a-driver.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(page), "```yaml\ncases:")
+	example, _, _ = strings.Cut(example, "```")
+	if cases, err := read(t, "cases:"+example); !found || err != nil || len(cases) != 1 {
+		t.Errorf("the example of the page: found %v, %v", cases, err)
 	}
 }
 

@@ -61,8 +61,8 @@ func Run(ctx context.Context, c Config, cases []Case) (err error) {
 	return nil
 }
 
-// settings are those of a stack that has the driver, and a relay that allows it everything that it may do to objects. A driver that is built in
-// is there already.
+// settings are those of a stack that has the driver, and a relay that allows it everything that it may do to objects. The stack has a
+// driver that is built in already.
 func settings(dir string, files map[string][]byte, bundles []*driver.Bundle) ([]string, error) {
 	set := []string{"relay.allow_apply=*", "relay.allow_patch=*", "relay.allow_delete=*", "relay.allow_logs=true"}
 	builtIn, err := driver.Embedded()

@@ -53,7 +53,7 @@ with what is expected of them. Nothing is left running.`,
 				return err
 			}
 			if !cluster && len(cases) > 0 {
-				fmt.Fprintf(c.ErrOut, "%d cases of *%s were not played; --cluster plays them against a simulated cluster\n", len(cases), trial.Suffix)
+				fmt.Fprintf(c.ErrOut, "cases of *%s that were not played: %d; --cluster plays them against a simulated cluster\n", trial.Suffix, len(cases))
 			}
 			if cluster {
 				played, err := c.playCluster(cmd.Context(), texts, cases)
@@ -66,7 +66,7 @@ with what is expected of them. Nothing is left running.`,
 		},
 	}
 	seedsFlag(cmd, &seeds)
-	cmd.Flags().BoolVar(&cluster, "cluster", false, "also play the tables *"+trial.Suffix+", against a simulated cluster, which takes a minute or more")
+	cmd.Flags().BoolVar(&cluster, "cluster", false, "also play the tables *"+trial.Suffix+", against a simulated cluster")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func clusterCases(folder string) ([]trial.Case, error) {
 
 // playCluster plays cases against the simulated cluster.
 func (c commands) playCluster(ctx context.Context, texts map[string][]byte, cases []trial.Case) ([]workflow.Tested, error) {
-	fmt.Fprintf(c.ErrOut, "starting a Lockstep with a simulated cluster for %d cases\n", len(cases))
+	fmt.Fprintf(c.ErrOut, "starting a Lockstep with a simulated cluster; cases to play: %d\n", len(cases))
 	var all []workflow.Tested
 	err := trial.Run(ctx, trial.Config{
 		Files: texts, Clock: c.Clock, Log: telemetry.Logger(c.ErrOut, "warn"),

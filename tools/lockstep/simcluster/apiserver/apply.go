@@ -21,7 +21,8 @@ func (s *Server) apply(r *http.Request, t target, text []byte) (Object, error) {
 	query := r.URL.Query()
 	manager, force, dry := query.Get("fieldManager"), query.Get("force") == "true", query.Get("dryRun") == metav1.DryRunAll
 	if manager == "" {
-		return nil, general(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "fieldManager: Required value: is required for apply patch")
+		return nil, general(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+			"fieldManager: Required value: is required for apply patch")
 	}
 	applied, err := readApplied(t, text)
 	if err != nil {
@@ -89,7 +90,8 @@ func readApplied(t target, text []byte) (Object, error) {
 // merge is what an apply makes of an object.
 func merge(r Resource, live, applied Object, manager string, force bool) (Object, error) {
 	kind := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-	m, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), plain{}, plain{}, plain{}, kind, kind.GroupVersion(), "", nil)
+	m, err := managedfields.NewDefaultCRDFieldManager(managedfields.NewDeducedTypeConverter(), plain{}, plain{}, plain{}, kind,
+		kind.GroupVersion(), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
