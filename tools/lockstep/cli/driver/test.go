@@ -20,8 +20,7 @@ func (c commands) driverTest() *cobra.Command {
 	seeds, cluster := 20, false
 	cmd := &cobra.Command{
 		Use: "test FOLDER", Short: "Validate a driver and play the tables of cases in its folder (*.test.yaml), also with crashes at random",
-		Long: `Validate a driver and play the tables of cases in its folder (*.test.yaml), with Functions that answer as a table says, also with crashes at
-random.
+		Long: `Functions answer as the tables say, and no service is needed.
 
 With --cluster, the tables *.cluster.yaml are played, too: with a complete Lockstep in a temporary folder, as lockstep dev starts it, in
 which only the cluster is simulated. Each case has an application, an environment, a namespace and a repository of its own, and rollouts
