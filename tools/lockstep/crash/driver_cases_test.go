@@ -74,8 +74,8 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &output, &complaints
 	err := cmd.Run()
 	ended, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "3 of 6 cases failed") {
-		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 3 cases of 6", err, complaints.String(), output.String())
+	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "4 of 7 cases failed") {
+		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 4 cases of 7", err, complaints.String(), output.String())
 	}
 	expectNothingLeft(t, temporary)
 	var all []struct {
@@ -95,7 +95,8 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 		"expects other objects": {
 			"Deployment api.spec.replicas: found 1, expected 7", "Deployment api: found it, expected it to be absent", "Service api: found none",
 		},
-		"has no manifest": {"before the first rollout: ", `path "api.yaml" does not exist`},
+		"has no manifest":      {"before the first rollout: ", `path "api.yaml" does not exist`},
+		"does not end in time": {"the case did not end within 5s"},
 	}
 	for _, one := range all {
 		failures := strings.Join(one.Failures, "\n")

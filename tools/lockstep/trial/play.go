@@ -63,7 +63,7 @@ func play(ctx context.Context, s *stack.Stack, clk clock.Clock, c Case, name str
 	if ctx.Err() != nil {
 		return out, ctx.Err()
 	}
-	if errors.Is(within.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(within.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("the case did not end within %s: %w", c.timeout(), err)
 	}
 	if err != nil {
