@@ -33,7 +33,7 @@ type Scenario struct {
 	// Flux requires its source and kustomize controllers, which only the real cluster has. ${git:username} and ${git:password} are what they
 	// sign in with.
 	Flux bool `yaml:"flux"`
-	// Applies is whether Lockstep applies objects by itself, which the simulated cluster refuses.
+	// Applies is whether Lockstep applies objects by itself: the simulated cluster does so without schemas, and has few kinds.
 	Applies bool `yaml:"applies"`
 	// GitHost is the host of the Git server in the driver's configuration; credentials exist for the server's address.
 	GitHost string `yaml:"git_host"`

@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 		t.Run("a watch costs no request for each poll", func(t *testing.T) { standing(t, place) })
 	}
 	for _, s := range all {
-		// The simulated cluster measures nothing, has no Argo Server and no Flux, and merges no fields.
+		// The simulated cluster measures nothing, has no Argo Server and no Flux, and knows no schemas.
 		if s.Metrics || s.Workflows || s.Flux || s.Applies {
 			continue
 		}

@@ -86,16 +86,7 @@ func (y *story) run(ctx context.Context) error {
 // folder is where the demo happens, and how to tidy up.
 func folder(dir string) (string, func() error, error) {
 	if dir == "" {
-		temporary, err := os.MkdirTemp("", "lockstep-demo-")
-		if err != nil {
-			return "", nil, fmt.Errorf("temporary folder: %w", err)
-		}
-		// The account that runs PostgreSQL in place of root passes through it.
-		//nolint:gosec // what is in it is closed to others
-		if err := os.Chmod(temporary, 0o711); err != nil {
-			return "", nil, fmt.Errorf("temporary folder: %w", err)
-		}
-		return temporary, func() error { return os.RemoveAll(temporary) }, nil
+		return stack.TemporaryFolder("lockstep-demo-")
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -195,41 +195,63 @@ func (w *World) insist(ctx context.Context, what string, do func() error) error 
 	})
 }
 
+// Image is an image to push.
+type Image struct {
+	Tag    string
+	Labels map[string]string
+}
+
 // Push pushes one image for each service, and answers the version set that has all of them.
 func (w *World) Push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
-	return w.push(ctx, tag, labels, func() error { return nil })
+	return w.PushImages(ctx, w.images(tag, labels), func() error { return nil })
 }
 
 // PushWhile is Push, with something that is done between the push and the first look for the version set.
 func (w *World) PushWhile(ctx context.Context, tag string, between func() error) (client.VersionSet, error) {
-	return w.push(ctx, tag, nil, between)
+	return w.PushImages(ctx, w.images(tag, nil), between)
 }
 
-func (w *World) push(
-	ctx context.Context, tag string, labels map[string]map[string]string, between func() error,
-) (client.VersionSet, error) {
-	digests := map[string]string{}
+// images are those of all services with one tag.
+func (w *World) images(tag string, labels map[string]map[string]string) map[string]Image {
+	all := map[string]Image{}
 	for _, service := range w.Scenario.Services {
+		all[service] = Image{Tag: tag, Labels: labels[service]}
+	}
+	return all
+}
+
+// PushImages pushes images of services, and answers the version set that has all of them, and a version of every other service. Between the
+// push and the first look for the version set, between is called.
+func (w *World) PushImages(ctx context.Context, images map[string]Image, between func() error) (client.VersionSet, error) {
+	digests, tags := map[string]string{}, []string{}
+	for _, service := range slices.Sorted(maps.Keys(images)) {
+		image := images[service]
 		err := w.insist(ctx, "the OCI registry to take an image", func() (err error) {
-			digests[service], err = PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, tag, labels[service])
+			digests[service], err = PushImage(ctx, w.Stack.Endpoints().OCI, w.Scenario.Application+"/"+service, image.Tag, image.Labels)
 			return err
 		})
 		if err != nil {
 			return client.VersionSet{}, err
+		}
+		if !slices.Contains(tags, image.Tag) {
+			tags = append(tags, image.Tag)
 		}
 	}
 	if err := between(); err != nil {
 		return client.VersionSet{}, err
 	}
 	var found client.VersionSet
-	err := w.Await(ctx, "a version set of the images pushed as "+tag, func() (string, bool, error) {
+	err := w.Await(ctx, "a version set of the images pushed as "+strings.Join(tags, ", "), func() (string, bool, error) {
 		sets, err := w.API.VersionSets(ctx, w.Scenario.Application, 10)
 		for _, set := range sets {
-			if slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool { return digests[e.Service.Name] != e.Version.Digest }) {
+			if slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool {
+				pushed, ok := digests[e.Service.Name]
+				return ok && pushed != e.Version.Digest
+			}) {
 				continue
 			}
 			found = set
-			return "", len(set.Entries) == len(digests), err
+			return "", len(set.Entries) == len(w.Scenario.Services), err
 		}
 		return fmt.Sprintf("%d version sets, none with all of them", len(sets)), false, err
 	})

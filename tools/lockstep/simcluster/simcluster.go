@@ -92,6 +92,9 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 		controller("argocd", cd.Run),
 		controller("argo-rollouts", canary.Run),
 		controller("kube-controller-manager", func(ctx context.Context) error { return standIns(ctx, store, c.Clock) }),
+		controller("deployment-controller", func(ctx context.Context) error {
+			return runDeployments(ctx, store, c.Images, c.Clock, log.With("controller", "deployment"))
+		}),
 		{Name: "kube-apiserver", Run: func(ctx context.Context, started func()) error {
 			started()
 			ready()
@@ -161,21 +164,19 @@ func confined() []any {
 	return all
 }
 
-// standIns has every Deployment and StatefulSet show one pod that runs, and every Job one that has done its work, as Kubernetes' own
+// standIns has every StatefulSet show one pod that runs, and every Job one that has done its work, as Kubernetes' own
 // controllers would bring about. A Job whose pod fails says so in its template: the annotation simulated.lockstep.dev/fails is why.
 func standIns(ctx context.Context, store *apiserver.Store, clk clock.Clock) error {
 	for ctx.Err() == nil {
 		changed := store.Changed()
-		for _, r := range []apiserver.Resource{apiserver.Deployments, apiserver.StatefulSets} {
-			all, _ := store.List(r, "")
-			for _, o := range all {
-				if o.Map("status") != nil {
-					continue
-				}
-				err := markReady(store, apiserver.Key{Resource: r, Namespace: o.Namespace(), Name: o.Name()})
-				if err != nil && !apiserver.Is(err, "NotFound") {
-					return err
-				}
+		all, _ := store.List(apiserver.StatefulSets, "")
+		for _, o := range all {
+			if o.Map("status") != nil {
+				continue
+			}
+			err := markReady(store, apiserver.Key{Resource: apiserver.StatefulSets, Namespace: o.Namespace(), Name: o.Name()})
+			if err != nil && !apiserver.Is(err, "NotFound") {
+				return err
 			}
 		}
 		if err := finishJobs(store, clk.Now()); err != nil {

@@ -35,3 +35,16 @@ func checkFolder(folder string, info fs.FileInfo, account int) error {
 	}
 	return nil
 }
+
+// TemporaryFolder makes a folder for a stack that nobody needs afterwards, and returns how to remove it.
+func TemporaryFolder(pattern string) (folder string, remove func() error, err error) {
+	if folder, err = os.MkdirTemp("", pattern); err != nil {
+		return "", nil, fmt.Errorf("temporary folder: %w", err)
+	}
+	// The account that runs PostgreSQL in place of root passes through it.
+	//nolint:gosec // what is in it is closed to others
+	if err := os.Chmod(folder, 0o711); err != nil {
+		return "", nil, fmt.Errorf("temporary folder: %w", err)
+	}
+	return folder, func() error { return os.RemoveAll(folder) }, nil
+}

@@ -60,14 +60,6 @@ func (c commands) driverNew() *cobra.Command {
 	})
 }
 
-// driverTest needs no service.
-func (c commands) driverTest() *cobra.Command {
-	return c.testFolder("a driver", func(b *driver.Bundle) bool { return !b.IsCheck() }, &cobra.Command{
-		Use: "test FOLDER", Short: "Validate a driver and play the tables of cases in its folder (*.test.yaml), also with crashes at random",
-		Example: "  lockstep driver test ./shop-deploy\n  lockstep driver test ./shop-deploy --seeds 200",
-	})
-}
-
 // CheckedDriver is one major of a driver that was looked at outside of an installation.
 type CheckedDriver struct {
 	Ref string `json:"ref"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -97,47 +98,81 @@ func (c commands) newFolder(files string, cmd *cobra.Command) *cobra.Command {
 
 // kindTest needs no service.
 func (c commands) kindTest() *cobra.Command {
-	return c.testFolder("a check kind", (*driver.Bundle).IsCheck, &cobra.Command{
+	seeds := 20
+	cmd := &cobra.Command{
 		Use: "test FOLDER", Short: "Validate a check kind and play the tables of cases in its folder (*.test.yaml), also with crashes at random",
-		Example: "  lockstep check test ./ticket\n  lockstep check test ./ticket --seeds 200",
-	})
+		Example: "  lockstep check test ./ticket\n  lockstep check test ./ticket --seeds 200", Args: command.Exactly(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if _, err := c.tested(args[0], "a check kind", (*driver.Bundle).IsCheck); err != nil {
+				return err
+			}
+			files, err := tables(args[0], ".test.yaml")
+			if err != nil {
+				return err
+			}
+			if len(files) == 0 {
+				return fault.New(fault.Invalid, "folder: found no *.test.yaml in %s, expected a table of cases", args[0])
+			}
+			all, err := playOffline(files, seeds)
+			if err != nil {
+				return err
+			}
+			return workflow.Report(c.Command, all)
+		},
+	}
+	seedsFlag(cmd, &seeds)
+	return cmd
 }
 
-// testFolder is a command that validates a bundle, of which is reports whether it is one of those that are expected, and plays its cases.
-func (c commands) testFolder(expected string, is func(*driver.Bundle) bool, cmd *cobra.Command) *cobra.Command {
-	seeds := 20
-	cmd.Args = command.Exactly(1)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if err := c.CheckOutput(); err != nil {
-			return err
-		}
-		texts, err := driverFolder(args[0])
-		if err != nil {
-			return err
-		}
-		bundles, err := driver.FromFiles(texts)
-		if err == nil {
-			err = driver.CheckNew(bundles)
-		}
-		if err == nil {
-			err = driver.CheckWidgets(bundles)
-		}
-		if err != nil {
-			return err
-		}
-		if !is(bundles[0]) {
-			return fault.New(fault.Invalid, "folder: found %s in %s, expected %s", bundles[0].Ref(), args[0], expected)
-		}
-		files, err := filepath.Glob(filepath.Join(args[0], "*.test.yaml"))
-		if err != nil || len(files) == 0 {
-			return fault.New(fault.Invalid, "folder: found no *.test.yaml in %s, expected a table of cases", args[0])
-		}
-		chosen, err := workflow.Seeds(seeds)
-		if err != nil {
-			return err
-		}
-		return workflow.Play(c.Command, files, chosen, regexp.MustCompile(""))
+// tested are the texts of a bundle that is validated, of which is reports whether it is one of those that are expected.
+func (c commands) tested(folder, expected string, is func(*driver.Bundle) bool) (map[string][]byte, error) {
+	if err := c.CheckOutput(); err != nil {
+		return nil, err
 	}
-	cmd.Flags().IntVar(&seeds, "seeds", seeds, "how often each case is repeated with crashes at random, as a `number`")
-	return cmd
+	texts, err := driverFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	bundles, err := driver.FromFiles(texts)
+	if err == nil {
+		err = driver.CheckNew(bundles)
+	}
+	if err == nil {
+		err = driver.CheckWidgets(bundles)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !is(bundles[0]) {
+		return nil, fault.New(fault.Invalid, "folder: found %s in %s, expected %s", bundles[0].Ref(), folder, expected)
+	}
+	return texts, nil
+}
+
+// tables are the files of a folder whose names end in a suffix.
+func tables(folder, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "folder: %w", err)
+	}
+	var files []string
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), suffix) {
+			files = append(files, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return files, nil
+}
+
+func seedsFlag(cmd *cobra.Command, seeds *int) {
+	cmd.Flags().IntVar(seeds, "seeds", *seeds, "how often each case is repeated with crashes at random, as a `number`")
+}
+
+// playOffline plays the cases of files in the offline harness.
+func playOffline(files []string, seeds int) ([]workflow.Tested, error) {
+	chosen, err := workflow.Seeds(seeds)
+	if err != nil {
+		return nil, err
+	}
+	return workflow.Play(files, chosen, regexp.MustCompile(""))
 }

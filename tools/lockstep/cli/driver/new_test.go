@@ -67,3 +67,47 @@ func TestANewDriverPassesItsTests(t *testing.T) {
 		t.Errorf("found %v: %s", err, out)
 	}
 }
+
+// Tables for the simulated cluster are validated without it, and without --cluster a note says that they were not played.
+func TestCasesForTheClusterAreValidated(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "mine")
+	if _, err := printed(commands.driverNew, "mine", folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := printed(commands.driverTest, folder, "--cluster"); err == nil || !strings.Contains(err.Error(), "found no *.cluster.yaml in") {
+		t.Errorf("found %v; expected the missing table", err)
+	}
+	file := filepath.Join(folder, "a.cluster.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cases: [{name: one, services: [api], rollouts: [{images: {api: {tag: x}}, expect: {state: completed}}]}]")
+	var notes bytes.Buffer
+	shared := command.New("test", io.Discard, &notes, func(string) string { return "" })
+	shared.Output = "json"
+	cmd := commands{shared}.driverTest()
+	cmd.SetArgs([]string{folder, "--seeds", "1"})
+	want := "cases of *.cluster.yaml that were not played: 1; --cluster plays them against a simulated cluster\n"
+	if err := cmd.Execute(); err != nil || notes.String() != want {
+		t.Errorf("found %v, %q", err, notes.String())
+	}
+	write("cases: [{name: one, service: [api], rollouts: []}]")
+	for _, flags := range [][]string{{folder}, {folder, "--cluster"}} {
+		_, err := printed(commands.driverTest, flags...)
+		if err == nil || !strings.Contains(err.Error(), `a.cluster.yaml: case "one": service: found`) {
+			t.Errorf("%v: found %v; expected the field refused", flags, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(folder, "deploy.test.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	write("cases: [{name: one, services: [api], rollouts: [{images: {api: {tag: x}}, expect: {state: completed}}]}]")
+	_, err := printed(commands.driverTest, folder)
+	if err == nil || !strings.Contains(err.Error(), "--cluster plays those in *.cluster.yaml") {
+		t.Errorf("found %v; expected the flag named", err)
+	}
+}

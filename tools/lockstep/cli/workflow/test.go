@@ -22,6 +22,9 @@ import (
 type Tested struct {
 	// File is the file with the case.
 	File string `json:"file"`
+	// Cluster is set if the case was played against the simulated cluster: runs then counts its rollouts, and entries the rows of their
+	// journals.
+	Cluster bool `json:"cluster,omitempty"`
 	workflow.TestOutcome
 }
 
@@ -56,7 +59,11 @@ func (e *Engine) test() *cobra.Command {
 			if seed > 0 {
 				chosen = []uint64{seed}
 			}
-			return Play(e.Command, args, chosen, wanted)
+			all, err := Play(args, chosen, wanted)
+			if err != nil {
+				return err
+			}
+			return Report(e.Command, all)
 		},
 	}
 	cmd.Flags().IntVar(&seeds, "seeds", 20, "how often each case is repeated with crashes at random, as a `number`")
@@ -77,31 +84,36 @@ func Seeds(n int) ([]uint64, error) {
 	return all, nil
 }
 
-// Play plays the cases of files whose names match, each without crashes and then once for each seed, and prints what they have led to. The
-// error is Refused if one has failed.
-func Play(c *command.Command, files []string, seeds []uint64, wanted *regexp.Regexp) error {
-	all, failed := []Tested{}, 0
+// Play plays the cases of files whose names match.
+func Play(files []string, seeds []uint64, wanted *regexp.Regexp) ([]Tested, error) {
+	all := []Tested{}
 	for _, file := range files {
 		cases, err := readCases(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, one := range cases {
-			if !wanted.MatchString(one.Name) {
-				continue
+			if wanted.MatchString(one.Name) {
+				all = append(all, Tested{File: file, TestOutcome: workflow.Test(one, seeds)})
 			}
-			outcome := Tested{File: file, TestOutcome: workflow.Test(one, seeds)}
-			if !outcome.Passed {
-				failed++
-			}
-			all = append(all, outcome)
 		}
 	}
-	if len(all) == 0 {
-		return fault.New(fault.Invalid, "found no case whose name matches %q", wanted)
+	if len(all) == 0 && len(files) > 0 {
+		return nil, fault.New(fault.Invalid, "found no case whose name matches %q", wanted)
 	}
+	return all, nil
+}
+
+// Report prints outcomes. The error is Refused if a case failed.
+func Report(c *command.Command, all []Tested) error {
 	if err := c.Print(all, func(w io.Writer) { testTable(w, all) }); err != nil {
 		return err
+	}
+	failed := 0
+	for _, t := range all {
+		if !t.Passed {
+			failed++
+		}
 	}
 	if failed > 0 {
 		return fault.New(fault.Refused, "%d of %d cases failed", failed, len(all))

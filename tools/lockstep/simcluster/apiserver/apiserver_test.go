@@ -152,8 +152,8 @@ func TestPatches(t *testing.T) {
 	if _, err := patch(types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":1}]`); !apierrors.IsInvalid(err) {
 		t.Errorf("patch that does not apply: %v", err)
 	}
-	if _, err := patch(types.ApplyPatchType, `{}`); !apierrors.IsUnsupportedMediaType(err) {
-		t.Errorf("server-side apply: %v", err)
+	if _, err := patch(types.StrategicMergePatchType, `{}`); !apierrors.IsUnsupportedMediaType(err) {
+		t.Errorf("strategic merge: %v", err)
 	}
 	applications := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 	if _, err := client.Resource(applications).Namespace("shop").Patch(t.Context(), "x", types.MergePatchType, []byte(`{}`),

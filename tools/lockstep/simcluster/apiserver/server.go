@@ -11,6 +11,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -207,13 +208,16 @@ func errMethod(r *http.Request) error {
 	return general(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the simulated cluster does not know %s here", r.Method)
 }
 
-// patch applies a merge patch or a JSON patch to the object as it stands. A resourceVersion in the patch is a condition.
+// patch applies a merge patch or a JSON patch to the object as it stands, or an apply. A resourceVersion in the patch is a condition.
 func (s *Server) patch(r *http.Request, t target) (Object, error) {
 	text, err := readBody(r)
 	if err != nil {
 		return nil, err
 	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if kind == string(types.ApplyYAMLPatchType) {
+		return s.apply(r, t, text)
+	}
 	apply, err := patcher(kind, text)
 	if err != nil {
 		return nil, err
@@ -243,7 +247,8 @@ func patcher(kind string, text []byte) (func([]byte) ([]byte, error), error) {
 		return patch.Apply, nil
 	default:
 		return nil, general(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the simulated cluster does not know patches of type %q; expected application/merge-patch+json or application/json-patch+json", kind)
+			"the simulated cluster does not know patches of type %q; expected those of a merge, application/json-patch+json or "+
+				"application/apply-patch+yaml", kind)
 	}
 }
 

@@ -2,7 +2,7 @@
 // and for kubectl get, and a small store that survives kill -9.
 //
 // It is a simulation for `lockstep dev`, the demo and tests, not a Kubernetes: no admission, no RBAC, no finalizers, no
-// garbage collection, no server-side apply, no defaulting.
+// garbage collection, no schemas, no defaulting.
 package apiserver
 
 import (
@@ -216,31 +216,44 @@ func (s *Store) Update(r Resource, o Object, part Part) (Object, error) {
 func (s *Store) Modify(k Key, part Part, change func(Object) (Object, error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o, changed, err := s.modified(k, part, change)
+	if err != nil || !changed {
+		return o, err
+	}
+	return s.put(k, "MODIFIED", o)
+}
+
+// TryModify returns the object as Modify would store it, and stores nothing.
+func (s *Store) TryModify(k Key, part Part, change func(Object) (Object, error)) (Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, _, err := s.modified(k, part, change)
+	return o, err
+}
+
+// modified is an object as a change leaves it, and whether that is another one than before.
+func (s *Store) modified(k Key, part Part, change func(Object) (Object, error)) (o Object, changed bool, err error) {
 	old, ok := s.objects[k.path()]
 	if !ok {
-		return nil, failure(http.StatusNotFound, "NotFound", k, "not found")
+		return nil, false, failure(http.StatusNotFound, "NotFound", k, "not found")
 	}
-	o, err := change(old.Copy())
-	if err != nil {
-		return nil, err
+	if o, err = change(old.Copy()); err != nil {
+		return nil, false, err
 	}
 	if o.Name() != k.Name || o.Namespace() != k.Namespace {
-		return nil, failure(http.StatusBadRequest, "BadRequest", k, "the name and namespace of an object cannot change")
+		return nil, false, failure(http.StatusBadRequest, "BadRequest", k, "the name and namespace of an object cannot change")
 	}
 	if err := s.admit(k, o); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, field := range []string{"resourceVersion", "uid"} {
 		if got := o.Text("metadata", field); got != "" && got != old.Text("metadata", field) {
-			return nil, failure(http.StatusConflict, "Conflict",
+			return nil, false, failure(http.StatusConflict, "Conflict",
 				k, "the object has been modified; please apply your changes to the latest version and try again")
 		}
 	}
 	o = merged(k.Resource, old, o, part)
-	if reflect.DeepEqual(old, o) {
-		return o.Copy(), nil
-	}
-	return s.put(k, "MODIFIED", o)
+	return o.Copy(), !reflect.DeepEqual(old, o), nil
 }
 
 // merged is the object to store: what an update may not touch comes from the old one.
