@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { check, launch, open, shot, tabTo } from './page.mjs'
-import { change, graphql, playDemo, rollTo, soakFor, start, until } from './stack.mjs'
+import { change, graphql, playDemo, pushImage, rollTo, soakFor, start, until } from './stack.mjs'
 
 let browser
 let dir
@@ -259,14 +259,20 @@ test('D61: a fleet is folded by its waves; a wave is paused and resumed for a re
   await change(stack, 'updateEnvironment', 'UpdateEnvironmentInput', { environmentId: environment.id, fleet })
   t.after(() => change(stack, 'updateEnvironment', 'UpdateEnvironmentInput', { environmentId: environment.id, fleet: {} }))
   await soakFor(stack, 1) // once the environment is ready again
-  const id = await rollTo(stack, 'set-3')
+  for (const service of ['api', 'web']) await pushImage(stack, `shop/${service}`, '9.0.0') // none that was rolled out before: that is a rollback
+  let newest
+  await until('the new version set', async () => {
+    newest = (await graphql(stack, '{ application(name: "shop") { versionSets(first: 1) { nodes { name entries { version { name } } } } } }')).application.versionSets.nodes[0]
+    return newest.entries.every((e) => e.version.name === '9.0.0')
+  })
+  const id = await rollTo(stack, newest.name)
   t.after(() => change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: id }))
 
   const page = await open(browser, stack)
   await page.goto(`/rollouts/${id}`)
   const card = page.getByRole('region', { name: 'Targets in staging' })
   await card.getByRole('heading', { name: 'staging: 1 of 2 targets healthy' }).waitFor({ timeout: 120_000 })
-  await card.getByText('A wave waits 1 hour after the end of the one before.').waitFor()
+  await card.getByText('A wave waits 1h after the end of the one before.').waitFor()
   await card.getByRole('progressbar', { name: 'Targets in staging: 1 healthy, 0 failed, of 2' }).waitFor()
   const [first, second] = [card.locator('[data-wave="1"]'), card.locator('[data-wave="2"]')]
   await first.locator('.chip').getByText('Healthy').waitFor()
