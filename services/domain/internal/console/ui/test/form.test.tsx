@@ -256,3 +256,14 @@ test('what is wrong with an item as a whole, and everything that is wrong with t
   ])
   for (const message of ['This host is a copy.', 'Too many machines.', 'No gateway.']) expect(html.split(message)).toHaveLength(2)
 })
+
+test('parts of a list have an order, plain values have none', () => {
+  const root: Schema = {
+    type: 'object',
+    properties: { jobs: { type: 'array', items: { type: 'object', properties: { name: { type: 'string' } } } }, paths: { type: 'array', items: { type: 'string' } } },
+  }
+  const html = render(root, { jobs: [{ name: 'a' }, { name: 'b' }, { name: 'c' }], paths: ['x', 'y'] })
+  const moves = [...html.matchAll(/<button type="button" class="quiet"( disabled="")?>(Move[^<]*)</g)].map(([, disabled, text]) => `${text}${disabled ? ' off' : ''}`)
+  expect(moves).toEqual(['Move 1 up off', 'Move 1 down', 'Move 2 up', 'Move 2 down', 'Move 3 up', 'Move 3 down off'])
+  expect(render(root, { jobs: [{ name: 'a' }] })).not.toContain('Move 1')
+})

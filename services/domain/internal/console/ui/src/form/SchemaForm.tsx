@@ -1,6 +1,7 @@
 // The form of a driver's schema, by reflection: it knows the widgets of gitlabUi and the types of JSON Schema, and no driver.
 // A widget that it does not know gives the default control of the type (R24). Schema descriptions are never shown (R25).
-import { useId, useState } from 'react'
+import { useEffect, useId, useRef, useState } from 'react'
+import { announce } from '../parts/announce'
 import { Field, Problem } from '../parts/form'
 import { optionWords, wordsFor } from './copy'
 import { agentName, agentNumber, agentValue, ofKinds, type Agent, type Credential } from './offers'
@@ -171,24 +172,51 @@ function ObjectNode({ context, schema, path, value, required, onChange }: NodePr
 function ArrayNode({ context, schema, path, value, onChange }: NodeProps) {
   const words = wordsFor(context.driver, path)
   const items = Array.isArray(value) ? (value as unknown[]) : []
-  // The controls of those behind it are made anew when one is removed: some keep a text of their own.
-  const [removed, setRemoved] = useState(0)
+  // The controls of those behind it are made anew when one is removed or moved: some keep a text of their own.
+  const [changes, setChanges] = useState(0)
+  const group = useRef<HTMLFieldSetElement>(null)
+  const came = useRef<number>(null)
+  useEffect(() => {
+    if (came.current === null) return
+    group.current?.querySelectorAll(':scope > .item')[came.current]?.querySelector<HTMLElement>(':scope > .buttons > button:enabled')?.focus()
+    came.current = null
+  }, [changes])
   const set = (index: number, next: unknown) => onChange(items.map((v, i) => (i === index ? next : v)))
   const remove = (index: number) => {
-    setRemoved(removed + 1)
+    setChanges(changes + 1)
     onChange(items.filter((_, i) => i !== index))
   }
+  const move = (from: number, to: number) => {
+    setChanges(changes + 1)
+    came.current = to
+    onChange(items.map((v, i) => (i === from ? items[to] : i === to ? items[from] : v)))
+    announce(`${words.label} ${from + 1} is number ${to + 1} now`)
+  }
+  // Of plain values, such as patterns, the order has no meaning.
+  const ordered = items.length > 1 && items.every(isRecord)
   return (
-    <fieldset className="group">
+    <fieldset className="group" ref={group}>
       <legend>{words.label}</legend>
       {words.help && <p className="help">{words.help}</p>}
       <Problem message={messageAt(context, path)} />
       {items.map((item, index) => (
-        <div className="item" key={`${removed}/${index}`} role="group" aria-label={`${words.label} ${index + 1}`}>
+        <div className="item" key={`${changes}/${index}`} role="group" aria-label={`${words.label} ${index + 1}`}>
           <Member context={context} schema={schema.items ?? true} path={[...path, String(index)]} value={item} onChange={(v) => set(index, v)} />
-          <button type="button" className="quiet" onClick={() => remove(index)}>
-            Remove {index + 1}
-          </button>
+          <span className="buttons">
+            {ordered && (
+              <>
+                <button type="button" className="quiet" disabled={index === 0} onClick={() => move(index, index - 1)}>
+                  Move {index + 1} up
+                </button>
+                <button type="button" className="quiet" disabled={index === items.length - 1} onClick={() => move(index, index + 1)}>
+                  Move {index + 1} down
+                </button>
+              </>
+            )}
+            <button type="button" className="quiet" onClick={() => remove(index)}>
+              Remove {index + 1}
+            </button>
+          </span>
         </div>
       ))}
       <button type="button" aria-label={`Add to ${words.label}`} onClick={() => onChange([...items, blank(context.root, schema.items ?? true)])}>
