@@ -87,6 +87,17 @@ func TestDiffShownHasNoSecret(t *testing.T) {
 			[]string{"+  data: (hidden, as it will be)", " (hidden)"},
 			true,
 		},
+		"a variable whose name is below": {
+			"- value: |\n    hunter1\n  # why\n  name: DB_PASSWORD\n- value: a\n  name: LEVEL\n- value: b\n- name: API_TOKEN\n",
+			"- value: |\n    hunter2\n  # why\n  name: DB_PASSWORD\n- value: c\n  name: LEVEL\n- value: d\n- name: API_TOKEN\n",
+			[]string{"+    (hidden, as it will be)", "   # why", "   name: DB_PASSWORD", "+- value: c", "   name: LEVEL", "+- value: d"},
+			true,
+		},
+		"a list between the name of a variable and its value": {
+			"- name: DB_PASSWORD\n  notes:\n  - a\n  value: hunter1\n", "- name: DB_PASSWORD\n  notes:\n  - b\n  value: hunter2\n",
+			[]string{"+  - b", "+  value: (hidden, as it will be)"},
+			true,
+		},
 		"a variable on one line": {"- {name: DB_PASSWORD, value: hunter1}\n", "- {name: DB_PASSWORD, value: hunter2}\n", []string{"+- {name: DB_PASSWORD, value: (hidden"}, true},
 		"a Secret": {
 			"kind: Secret\ndata:\n  url: hunter1\n  other: |\n    hunter\n---\nkind: ConfigMap\ndata:\n  url: a\n",

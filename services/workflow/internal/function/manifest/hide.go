@@ -232,9 +232,10 @@ func (h hider) file(text string) string {
 func (h hider) lines(document string) string {
 	lines := strings.Split(document, "\n")
 	secret, variable := slices.ContainsFunc(lines, secretKind.MatchString), false
-	below := -1 // the indentation of a line whose value continues in those that are indented more
+	below := -1     // the indentation of a key whose value continues in the lines that are indented more
+	variableAt := 0 // that of the name of the variable
 	for i, line := range lines {
-		indent := len(line) - len(strings.TrimLeft(line, " \t"))
+		indent, at := len(line)-len(strings.TrimLeft(line, " \t")), columnOf(line)
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
@@ -243,13 +244,16 @@ func (h hider) lines(document string) string {
 			continue
 		}
 		below = -1
+		if at > indent && indent < variableAt { // another item of the list that the variable is in
+			variable = false
+		}
 		from := -1 // where what is hidden begins
 		switch value, several := variableValue.FindStringSubmatch(line), words.FindStringSubmatch(line); {
 		case flowOfSecret.MatchString(line):
-			from = indent
+			from, at = indent, indent
 		case secret && secretMembers.MatchString(line):
 			from = len(secretMembers.FindStringSubmatch(line)[1])
-		case variable && value != nil:
+		case value != nil && (variable || namedBelow(lines[i:])):
 			from, variable = len(value[1]), false
 		case several != nil && redact.Names(several[2]):
 			from = len(several[1])
@@ -258,14 +262,36 @@ func (h hider) lines(document string) string {
 		}
 		if from >= 0 {
 			if hidden := h.value(line[from:]); hidden != line[from:] {
-				lines[i], below = line[:from]+hidden, indent
+				lines[i], below = line[:from]+hidden, at
 			}
 		}
 		if found := named.FindStringSubmatch(line); found != nil {
-			variable = redact.Names(found[1])
+			variable, variableAt = redact.Names(found[1]), at
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// columnOf is where the first key of a line begins, behind the dashes of lists.
+func columnOf(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
+
+// namedBelow reports whether the first of some lines has the value of a variable whose name stands below it and is one of a secret.
+func namedBelow(lines []string) bool {
+	const most = 20 // members of a variable
+	at, members := columnOf(lines[0]), 0
+	for _, line := range lines[1:] {
+		switch indent := len(line) - len(strings.TrimLeft(line, " \t")); {
+		case strings.TrimSpace(line) == "" || indent > at: // what belongs to the value
+		case indent < at || strings.HasPrefix(line[indent:], "-"): // another one
+			return false
+		default:
+			found := named.FindStringSubmatch(line)
+			if members++; found != nil || members == most {
+				return found != nil && redact.Names(found[1])
+			}
+		}
+	}
+	return false
 }
 
 // inline hides the values of variables that are named on the same line.
