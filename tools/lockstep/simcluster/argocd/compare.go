@@ -154,10 +154,13 @@ func healthOf(r apiserver.Resource, live apiserver.Object) string {
 	if live == nil {
 		return "Missing"
 	}
-	if r != apiserver.Rollouts {
-		return "Progressing" // nothing but Rollouts runs here
+	if r == apiserver.StatefulSets {
+		return "Progressing" // nothing runs them here
 	}
 	generation, _ := live.Number("metadata", "generation")
+	if r == apiserver.Deployments {
+		return healthOfDeployment(live, generation)
+	}
 	if live.Text("status", "observedGeneration") != strconv.FormatInt(generation, 10) {
 		return "Progressing"
 	}
@@ -169,6 +172,26 @@ func healthOf(r apiserver.Resource, live apiserver.Object) string {
 	default:
 		return "Progressing"
 	}
+}
+
+// healthOfDeployment is that of a Deployment of a generation.
+func healthOfDeployment(live apiserver.Object, generation int64) string {
+	if observed, _ := live.Number("status", "observedGeneration"); observed != generation {
+		return "Progressing"
+	}
+	for _, one := range live.List("status", "conditions") {
+		if c, _ := one.(map[string]any); c["reason"] == "ProgressDeadlineExceeded" {
+			return "Degraded"
+		}
+	}
+	replicas, given := live.Number("spec", "replicas")
+	if !given {
+		replicas = 1
+	}
+	if available, _ := live.Number("status", "availableReplicas"); available < replicas {
+		return "Progressing"
+	}
+	return "Healthy"
 }
 
 func worse(a, b string) string {
