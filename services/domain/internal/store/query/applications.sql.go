@@ -447,7 +447,7 @@ func (q *Queries) InsertArtifactSource(ctx context.Context, arg InsertArtifactSo
 
 const insertService = `-- name: InsertService :one
 INSERT INTO cd_services (organization_id, application_id, name, description)
-VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
+VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name
 `
 
 type InsertServiceParams struct {
@@ -474,6 +474,7 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.RetiredAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
@@ -576,8 +577,21 @@ func (q *Queries) RenameApplication(ctx context.Context, name string, organizati
 	return result.RowsAffected(), nil
 }
 
+const renameService = `-- name: RenameService :execrows
+UPDATE cd_services SET display_name = $1::text WHERE organization_id = $2 AND id = $3
+`
+
+// NULL shows its name.
+func (q *Queries) RenameService(ctx context.Context, displayName *string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, renameService, displayName, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const retireService = `-- name: RetireService :one
-UPDATE cd_services SET retired_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
+UPDATE cd_services SET retired_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name
 `
 
 // NULL brings it back.
@@ -593,6 +607,7 @@ func (q *Queries) RetireService(ctx context.Context, at *time.Time, organization
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.RetiredAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
@@ -650,7 +665,7 @@ func (q *Queries) SaveDetails(ctx context.Context, arg SaveDetailsParams) error 
 }
 
 const servicesByApplication = `-- name: ServicesByApplication :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
 `
 
 func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -671,6 +686,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.RetiredAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}
@@ -683,7 +699,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 }
 
 const servicesByID = `-- name: ServicesByID :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -704,6 +720,7 @@ func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.RetiredAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}
