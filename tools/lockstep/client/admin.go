@@ -19,7 +19,19 @@ func (c *Client) RenameApplication(ctx context.Context, application, name, reaso
 		map[string]any{"application": application, "name": name, "reason": reason})
 }
 
-const serviceFields = `id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
+// RenameEnvironment gives an environment, given by its identifier, another display name.
+func (c *Client) RenameEnvironment(ctx context.Context, environment, name, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "renameEnvironment", "RenameEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "displayName": name, "reason": reason})
+}
+
+// RenameService gives a service, given by its identifier, another display name.
+func (c *Client) RenameService(ctx context.Context, service, name, reason string) (Service, error) {
+	return change[Service](ctx, c, "renameService", "RenameServiceInput", "service", serviceFields,
+		map[string]any{"serviceId": service, "displayName": name, "reason": reason})
+}
+
+const serviceFields = `id name` + displayNewer + ` description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
 
 // SourceInput is a source of a new service.
 type SourceInput struct {

@@ -122,8 +122,10 @@ type ServiceReference struct {
 
 // Service is one service of an application.
 type Service struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
 	Description string `json:"description,omitempty"`
 	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
 	Labels          map[string]string `json:"labels,omitempty"`
@@ -132,6 +134,40 @@ type Service struct {
 	ArtifactSources []ArtifactSource  `json:"artifactSources,omitempty"`
 	// RetiredAt is since when no new rollout deploys it; nil while it is in service.
 	RetiredAt *time.Time `json:"retiredAt,omitempty"`
+}
+
+// Called reports whether a person may mean the service by a name.
+func (s Service) Called(name string) bool {
+	return s.Name == name || s.DisplayName == name && name != ""
+}
+
+// Shown is how people see the service.
+func (s Service) Shown() string { return shownAs(s.DisplayName, s.Name) }
+
+// Shown is how people see the environment.
+func (e Environment) Shown() string { return shownAs(e.DisplayName, e.Name) }
+
+// EnvironmentReference is an environment with both of its names.
+type EnvironmentReference struct {
+	Reference
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// Called reports whether a person may mean the environment by a name.
+func (e EnvironmentReference) Called(name string) bool {
+	return e.Name == name || e.DisplayName == name && name != ""
+}
+
+// Shown is how people see the environment.
+func (e EnvironmentReference) Shown() string { return shownAs(e.DisplayName, e.Name) }
+
+// shownAs is a display name with the name in brackets; the name alone where there is no other.
+func shownAs(display, name string) string {
+	if display == "" || display == name {
+		return name
+	}
+	return display + " (" + name + ")"
 }
 
 // MissingVersion is a source that the next version set of its application goes without or, if it blocks, waits for.
@@ -155,10 +191,10 @@ type ArtifactSource struct {
 
 // ApplicationEnvironment is an application in an environment.
 type ApplicationEnvironment struct {
-	ID              string    `json:"id"`
-	Environment     Reference `json:"environment"`
-	Readiness       string    `json:"readiness"`
-	ReadinessReason string    `json:"readinessReason,omitempty"`
+	ID              string               `json:"id"`
+	Environment     EnvironmentReference `json:"environment"`
+	Readiness       string               `json:"readiness"`
+	ReadinessReason string               `json:"readinessReason,omitempty"`
 	// Reconciliation is nil before the first observation, and unless one application was asked for.
 	Reconciliation *Reconciliation `json:"reconciliation,omitempty"`
 }
@@ -209,7 +245,7 @@ func (a Application) Drifts() []Drifted {
 	for _, e := range a.Environments {
 		if e.Reconciliation != nil && e.Reconciliation.Drift != "" {
 			drifted = append(drifted, Drifted{
-				Application: Reference{ID: a.ID, Name: a.Name}, Environment: e.Environment, Reconciliation: e.Reconciliation,
+				Application: Reference{ID: a.ID, Name: a.Name}, Environment: e.Environment.Reference, Reconciliation: e.Reconciliation,
 			})
 		}
 	}
@@ -259,8 +295,10 @@ type Version struct {
 
 // Environment is a place to deploy to.
 type Environment struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
 	Description string `json:"description,omitempty"`
 	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
 	Labels          map[string]string `json:"labels,omitempty"`
