@@ -18,7 +18,8 @@ import (
 
 // show gives an environment another display name.
 func (f *fixture) show(environment int64, name string) error {
-	_, err := f.setup.RenameEnvironment(f.t.Context(), user(), setup.Displaying{ID: environment, DisplayName: name, Reason: "as people call it"})
+	n := setup.Displaying{ID: environment, DisplayName: name, Reason: "as people call it"}
+	_, err := f.setup.RenameEnvironment(f.t.Context(), user(), n)
 	return err
 }
 
@@ -157,7 +158,8 @@ func TestWhoRenamesEnvironmentsAndServices(t *testing.T) {
 	one.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayConfigure), Environments: []int64{w.staging.ID}}}
 	_, err := w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.staging.ID, DisplayName: "rehearsal"})
 	w.ok(err)
-	if _, err = w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.production.ID, DisplayName: "mine"}); !fault.Is(err, fault.Denied) {
+	_, err = w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.production.ID, DisplayName: "mine"})
+	if !fault.Is(err, fault.Denied) {
 		t.Errorf("another environment: found %v; want it denied", err)
 	}
 	if _, err = w.setup.RenameService(t.Context(), one, setup.Displaying{ID: api.ID, DisplayName: "mine"}); !fault.Is(err, fault.Denied) {
@@ -229,7 +231,9 @@ func TestAPipelineIsStoredWithNames(t *testing.T) {
 	s.ok(err)
 	s.want(len(found), 0)
 	save := func(definition json.RawMessage) core.FlowDefinition {
-		made, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+		made, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{
+			ApplicationID: s.application.ID, Definition: definition,
+		})
 		s.ok(err)
 		return made
 	}

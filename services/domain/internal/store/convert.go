@@ -59,7 +59,8 @@ func versionSet(r query.VersionSet) core.VersionSet {
 func environment(r query.Environment) core.Environment {
 	return core.Environment{
 		ID: r.ID, Name: r.Name, DisplayName: shown(r.DisplayName, r.Name), Description: r.Description, Tier: core.Tier(r.Tier),
-		Readiness: core.Readiness(r.Readiness), ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt), CreatedAt: r.CreatedAt,
+		Readiness: core.Readiness(r.Readiness), ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt),
+		CreatedAt:  r.CreatedAt,
 		ArchivedAt: r.ArchivedAt,
 	}
 }

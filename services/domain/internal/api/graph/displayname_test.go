@@ -42,7 +42,7 @@ func TestDisplayNamesByTheAPI(t *testing.T) {
 	if data.Rollouts.TotalCount == 0 || data.Rollouts.TotalCount != data.None.TotalCount {
 		t.Errorf("rollouts by display name and by identifier: found %d and %d", data.Rollouts.TotalCount, data.None.TotalCount)
 	}
-	// The scope of a rollout: what is not found is said by the names that the pipeline has.
+	// The scope of a rollout: of two, only what does not exist is refused.
 	p := f.change(ours, "createRollout", "rollout", "id", map[string]any{"versionSetId": "versionset_1", "environments": []string{"rehearsal", "nowhere"}})
 	if len(p.Errors) != 1 || strings.Join(p.Errors[0].Field, "/") != "environments/1" || !strings.Contains(p.Errors[0].Message, `found "nowhere"`) {
 		t.Errorf("a scope by display name: %+v", p.Errors)

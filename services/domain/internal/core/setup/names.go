@@ -117,8 +117,8 @@ func taken(err error, what, name string) error {
 	})
 }
 
-// byNames is a pipeline with the names of its environments where its author has written what they are shown as: what is stored never follows
-// a display name. All else stays as it was written, to the byte, and what is no pipeline stays as it is, for those who check it.
+// byNames is a pipeline with the names of its environments where its author has written what they are shown as: what is stored never
+// follows a display name. All else stays as it was written, to the byte, and what is no pipeline stays as it is, for those who check it.
 func byNames(ctx context.Context, r core.ShownReads, organization int64, definition json.RawMessage) (json.RawMessage, error) {
 	if !json.Valid(definition) { // nested too deeply, among others
 		return definition, nil
@@ -167,7 +167,7 @@ func walk(d *json.Decoder, path string, found func(path string, one writtenName)
 	behind := d.InputOffset()
 	token, err := d.Token()
 	if err != nil {
-		return err //nolint:wrapcheck // the caller says of what
+		return err
 	}
 	if text, ok := token.(string); ok {
 		found(path, writtenName{text, behind, d.InputOffset()})
@@ -181,7 +181,7 @@ func walk(d *json.Decoder, path string, found func(path string, one writtenName)
 		if begins == '{' {
 			member, err := d.Token()
 			if err != nil {
-				return err //nolint:wrapcheck // the caller says of what
+				return err
 			}
 			at += fmt.Sprint(member)
 		}
@@ -190,5 +190,5 @@ func walk(d *json.Decoder, path string, found func(path string, one writtenName)
 		}
 	}
 	_, err = d.Token() // where it ends
-	return err         //nolint:wrapcheck // the caller says of what
+	return err
 }

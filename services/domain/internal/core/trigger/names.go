@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
 )
 
-// byNames is the configuration of a trigger with the names of environments, and of services of its application, where its author has written
-// what they are shown as: what is stored never follows a display name. Patterns are of names.
+// byNames is the configuration of a trigger with the names of environments, and of services of its application, where its author has
+// written what they are shown as: what is stored never follows a display name. Patterns are of names.
 func byNames(ctx context.Context, tx Tx, organization int64, of core.Trigger, c config) (json.RawMessage, error) {
 	environments, err := tx.EnvironmentsShownAs(ctx, organization, slices.DeleteFunc(
 		append([]string{c.Until, c.Environment}, c.Environments...), func(one string) bool { return one == "" || strings.Contains(one, "*") },

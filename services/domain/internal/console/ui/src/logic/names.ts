@@ -12,7 +12,7 @@ export const displayed = (of: Named) => of.displayName || of.name
 /** The name, where people see another one. */
 export const other = (of: Named) => (displayed(of) === of.name ? undefined : of.name)
 
-/** What people see of the one with a name; the name, if it is none of them. */
+/** What people see of the one with a name; the name, if no one has it. */
 export function displayedOf(all: Named[], name: string): string {
   const found = all.find((one) => one.name === name)
   return found ? displayed(found) : name
