@@ -1,10 +1,14 @@
 package graph_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
+	"github.com/lockstep-cd/lockstep/services/domain/internal/core/setup"
 )
 
 // D57: the API shows display names, and takes them where it takes the names of environments and services.
@@ -50,5 +54,44 @@ func TestDisplayNamesByTheAPI(t *testing.T) {
 	taken := f.change(ours, "renameEnvironment", "environment", "id", map[string]any{"environmentId": "environment_1", "displayName": "production"})
 	if len(taken.Errors) != 1 || taken.Errors[0].Code != "CONFLICT" || cmp.Diff([]string{"displayName"}, taken.Errors[0].Field) != "" {
 		t.Errorf("a name that is taken: %+v", taken.Errors)
+	}
+}
+
+// D57, D50: renaming takes a second person where an environment is under change control. What was proposed with a display name goes where it
+// went then, also if another environment is shown by it when it is confirmed.
+func TestProposalsDoNotFollowDisplayNames(t *testing.T) {
+	t.Parallel()
+	c := newControlled(t)
+	rename := func(a core.Actor, environment core.Environment, name string) error {
+		_, err := c.setup.RenameEnvironment(t.Context(), a, setup.Displaying{ID: environment.ID, DisplayName: name})
+		return err
+	}
+	confirm := func(err error) {
+		t.Helper()
+		must(c.control.Confirm(t.Context(), c.bob, c.proposed(err).ID, ""))(t)
+	}
+	confirm(rename(c.alice, c.production, "live"))
+	found := must(c.view.EnvironmentByName(t.Context(), ours, "live"))(t)
+	if found.ID != c.production.ID {
+		t.Errorf("confirmed: found %+v", found)
+	}
+	pipelines := must(c.view.LatestFlowDefinitions(t.Context(), ours, []int64{c.shop.ID}))(t)
+	definition := string(pipelines[c.shop.ID].Definition)
+	written := strings.ReplaceAll(definition, `"production"`, `"live"`)
+	if written == definition {
+		t.Fatalf("nothing of %s is written otherwise", definition)
+	}
+	_, err := c.setup.CreateFlowDefinition(t.Context(), c.alice, setup.NewFlowDefinition{
+		ApplicationID: c.shop.ID, Definition: json.RawMessage(strings.Replace(written, `"steps"`, `"deadline":{"after":60},"steps"`, 1)),
+	})
+	p := c.proposed(err)
+	confirm(rename(c.alice, c.production, "production"))
+	if err := rename(c.alice, c.staging, "live"); err != nil {
+		confirm(err)
+	}
+	must(c.control.Confirm(t.Context(), c.bob, p.ID, ""))(t)
+	pipelines = must(c.view.LatestFlowDefinitions(t.Context(), ours, []int64{c.shop.ID}))(t)
+	if now := string(pipelines[c.shop.ID].Definition); strings.Contains(now, `"environment": "live"`) || !strings.Contains(now, `"environment": "production"`) {
+		t.Errorf("confirmed later: found %s", now)
 	}
 }
