@@ -57,8 +57,8 @@ func TestDisplayNamesByTheAPI(t *testing.T) {
 	}
 }
 
-// D57, D50: renaming takes a second person where an environment is under change control. What was proposed with a display name goes where it
-// went then, also if another environment is shown by it when it is confirmed.
+// D57, D50: renaming takes a second person where an environment is under change control. What was proposed with a display name goes where
+// it went then, also if another environment is shown by it when it is confirmed.
 func TestProposalsDoNotFollowDisplayNames(t *testing.T) {
 	t.Parallel()
 	c := newControlled(t)
