@@ -190,6 +190,8 @@ func TestABadgeIsOptIn(t *testing.T) {
 	r.want(w.Header().Get("Content-Security-Policy"), "default-src 'none'; frame-ancestors 'none'; sandbox")
 	r.want([]string{w.Header().Get("Cache-Control"), w.Header().Get("Cross-Origin-Resource-Policy")}, []string{"public, max-age=60", "cross-origin"})
 	r.want(strings.Contains(w.Body.String(), "shop in production: not deployed"), true)
+	r.ok(r.show(r.production.ID, "live")) // D57: it is found by what people call it as well
+	r.want(r.get(http.MethodGet, "/badges/organization_1/shop/live.svg", "", 2).Code, http.StatusOK)
 	r.want(r.get(http.MethodGet, address, w.Header().Get("ETag"), 1).Code, http.StatusNotModified)
 	r.succeed(r.rollout(r.set))
 	r.now.Advance(31 * time.Second)

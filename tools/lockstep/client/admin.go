@@ -19,7 +19,19 @@ func (c *Client) RenameApplication(ctx context.Context, application, name, reaso
 		map[string]any{"application": application, "name": name, "reason": reason})
 }
 
-const serviceFields = `id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
+// RenameEnvironment gives an environment, given by its identifier, another display name.
+func (c *Client) RenameEnvironment(ctx context.Context, environment, name, reason string) (Environment, error) {
+	return change[Environment](ctx, c, "renameEnvironment", "RenameEnvironmentInput", "environment", environmentFields,
+		map[string]any{"environmentId": environment, "displayName": name, "reason": reason})
+}
+
+// RenameService gives a service, given by its identifier, another display name.
+func (c *Client) RenameService(ctx context.Context, service, name, reason string) (Service, error) {
+	return change[Service](ctx, c, "renameService", "RenameServiceInput", "service", serviceFields,
+		map[string]any{"serviceId": service, "displayName": name, "reason": reason})
+}
+
+const serviceFields = `id name` + displayNewer + ` description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig }`
 
 // SourceInput is a source of a new service.
 type SourceInput struct {
@@ -172,4 +184,38 @@ func SetDetails[T Application | Environment | Service](ctx context.Context, c *C
 	}
 	return change[T](ctx, c, "setLabels", "SetLabelsInput", object, fields,
 		map[string]any{"subjectId": d.Subject, "set": d.SetLabels, "unset": d.UnsetLabels, "reason": d.Reason})
+}
+
+// Called reports whether a person may mean the service by a name.
+func (s Service) Called(name string) bool {
+	return s.Name == name || s.DisplayName == name && name != ""
+}
+
+// Shown is how people see the service.
+func (s Service) Shown() string { return shownAs(s.DisplayName, s.Name) }
+
+// Shown is how people see the environment.
+func (e Environment) Shown() string { return shownAs(e.DisplayName, e.Name) }
+
+// EnvironmentReference is an environment with both of its names.
+type EnvironmentReference struct {
+	Reference
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// Called reports whether a person may mean the environment by a name.
+func (e EnvironmentReference) Called(name string) bool {
+	return e.Name == name || e.DisplayName == name && name != ""
+}
+
+// Shown is how people see the environment.
+func (e EnvironmentReference) Shown() string { return shownAs(e.DisplayName, e.Name) }
+
+// shownAs is a display name with the name in brackets; the name alone where there is no other.
+func shownAs(display, name string) string {
+	if display == "" || display == name {
+		return name
+	}
+	return display + " (" + name + ")"
 }

@@ -308,7 +308,7 @@ func (c *Client) RetryOnboarding(ctx context.Context, environment string) (Envir
 // RetrySetup repeats the setup of an application environment.
 func (c *Client) RetrySetup(ctx context.Context, applicationEnvironment string) (ApplicationEnvironment, error) {
 	return change[ApplicationEnvironment](ctx, c, "retryApplicationEnvironmentSetup", "RetryApplicationEnvironmentSetupInput",
-		"applicationEnvironment", "id environment { id name } readiness readinessReason",
+		"applicationEnvironment", "id environment { id name"+displayNewer+" } readiness readinessReason",
 		map[string]any{"applicationEnvironmentId": applicationEnvironment})
 }
 

@@ -93,7 +93,9 @@ func (c *Client) do(ctx context.Context, query string, variables map[string]any,
 
 // forBefore rewrites a query for a domain service that lacks only the latest fields.
 func forBefore(query string) string {
-	return strings.NewReplacer(lastQueuedNewer, "", queuedNewer, "", plannedNewer, "", attemptsNewer, "", workNewer+" ", " ").Replace(query)
+	return strings.NewReplacer(
+		lastQueuedNewer, "", queuedNewer, "", displayNewer, "", plannedNewer, "", attemptsNewer, "", workNewer+" ", " ",
+	).Replace(query)
 }
 
 // IsUnknownField reports whether an error means that the server's schema lacks a field: the server is of an older release.
@@ -105,8 +107,12 @@ const unknownField = "Cannot query field"
 // forOlder rewrites a query for the previous release of the domain service: during an upgrade the command line may be newer than the
 // server. A rollout's status was its state then.
 func forOlder(query string) string {
-	return strings.NewReplacer(" state status ", " state status: state ", rolloutNewer, "", lastQueuedNewer, "", queuedNewer, "", detailsNewer, "", namesNewer, "", causesNewer, "", gateNewer, "", linkNewer, "", attemptsNewer, "",
-		waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "", senderNewer, "", githubAppNewer, "", registryNewer, "", plannedNewer, "", " digestSeen ", " ", " deletedAt ", " ", " applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ").Replace(query)
+	return strings.NewReplacer(
+		" state status ", " state status: state ", rolloutNewer, "", lastQueuedNewer, "", queuedNewer, "", detailsNewer, "", namesNewer, "",
+		causesNewer, "", gateNewer, "", linkNewer, "", attemptsNewer, "", waitNewer, "", journalNewer, "", driftNewer, "", editNewer, "",
+		displayNewer, "", senderNewer, "", githubAppNewer, "", registryNewer, "", plannedNewer, "", " digestSeen ", " ", " deletedAt ", " ",
+		" applicationLabels ", " ", " warnings", "", " triggers full ", " triggers ",
+	).Replace(query)
 }
 
 // ask sends one request.

@@ -199,3 +199,39 @@ func TestARolloutOfAnOlderServer(t *testing.T) {
 		}
 	}
 }
+
+// D57: a server that knows no display names is asked without them, and its environments and services are shown by their names.
+func TestNamesOfAnOlderServer(t *testing.T) {
+	t.Parallel()
+	knows := true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		shown := ""
+		switch {
+		case knows:
+			shown = `,"displayName":"live"`
+		case strings.Contains(string(body), "displayName"):
+			_, _ = io.WriteString(w, `{"errors":[{"message":"Cannot query field \"displayName\" on type \"Environment\"."}]}`)
+			return
+		}
+		place := `{"id":"environment_2","name":"production"` + shown + `}`
+		_, _ = io.WriteString(w, `{"data":{"environment":`+place+`,"application":{"id":"application_1","name":"shop","environments":[{"environment":`+place+`}],
+			"services":[{"id":"service_1","name":"api"}]}}}`)
+	}))
+	t.Cleanup(server.Close)
+	c := client.New(client.Config{Endpoint: server.URL, Token: "secret"})
+	for _, want := range []string{"live (production)", "production"} {
+		e, err := c.Environment(t.Context(), "production")
+		if err != nil || e.Shown() != want {
+			t.Errorf("found %q, %v; want %q", e.Shown(), err, want)
+		}
+		a, err := c.Application(t.Context(), "shop")
+		if err != nil || a.Environments[0].Environment.Shown() != want || a.Services[0].Shown() != "api" {
+			t.Errorf("found %+v, %v; want %q", a, err, want)
+		}
+		if at := a.Environments[0].Environment; at.Called("live") != knows || !at.Called("production") || at.Called("") || a.Services[0].Called("") {
+			t.Errorf("%s: it goes by other names", want)
+		}
+		knows = false
+	}
+}

@@ -122,8 +122,10 @@ type ServiceReference struct {
 
 // Service is one service of an application.
 type Service struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
 	Description string `json:"description,omitempty"`
 	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
 	Labels          map[string]string `json:"labels,omitempty"`
@@ -155,10 +157,10 @@ type ArtifactSource struct {
 
 // ApplicationEnvironment is an application in an environment.
 type ApplicationEnvironment struct {
-	ID              string    `json:"id"`
-	Environment     Reference `json:"environment"`
-	Readiness       string    `json:"readiness"`
-	ReadinessReason string    `json:"readinessReason,omitempty"`
+	ID              string               `json:"id"`
+	Environment     EnvironmentReference `json:"environment"`
+	Readiness       string               `json:"readiness"`
+	ReadinessReason string               `json:"readinessReason,omitempty"`
 	// Reconciliation is nil before the first observation, and unless one application was asked for.
 	Reconciliation *Reconciliation `json:"reconciliation,omitempty"`
 }
@@ -209,7 +211,7 @@ func (a Application) Drifts() []Drifted {
 	for _, e := range a.Environments {
 		if e.Reconciliation != nil && e.Reconciliation.Drift != "" {
 			drifted = append(drifted, Drifted{
-				Application: Reference{ID: a.ID, Name: a.Name}, Environment: e.Environment, Reconciliation: e.Reconciliation,
+				Application: Reference{ID: a.ID, Name: a.Name}, Environment: e.Environment.Reference, Reconciliation: e.Reconciliation,
 			})
 		}
 	}
@@ -259,8 +261,10 @@ type Version struct {
 
 // Environment is a place to deploy to.
 type Environment struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// DisplayName is what people see, and may write in place of the name; empty if the server does not know of it.
+	DisplayName string `json:"displayName,omitempty"`
 	Description string `json:"description,omitempty"`
 	// Labels are what chains, policies and notifications select by; Owner answers for it, and Links are kept with it.
 	Labels          map[string]string `json:"labels,omitempty"`

@@ -58,8 +58,8 @@ func upTo[T any](nodes []T, next *string) (c connection[T]) {
 const (
 	pageInfo          = `pageInfo { hasNextPage endCursor }`
 	applicationFields = `id name description` + detailsNewer + namesNewer + ` createdAt ` +
-		`services { id name description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig } } ` +
-		`environments { id environment { id name } readiness readinessReason } activeRollout { id } ` +
+		`services { id name` + displayNewer + ` description` + detailsNewer + ` retiredAt artifactSources { id sourceRef sourceConfig } } ` +
+		`environments { id environment { id name` + displayNewer + ` } readiness readinessReason } activeRollout { id } ` +
 		`rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } ` +
 		`queuedRollout { ` + queuedFields + ` }` + lastQueuedNewer + ` missingVersions { artifactSource { id } blocks reason }`
 	queuedFields = `versionSet { id name } reason requestedAt` + queuedNewer
@@ -67,7 +67,8 @@ const (
 	queuedNewer = ` id application { id name } state waitsFor why environments comparesUntil principalType principal { id name } endedAt ` +
 		`rollout { id } cancelledBy { id name }`
 	lastQueuedNewer   = ` lastQueuedRollout { ` + queuedFields + ` }`
-	environmentFields = `id name description` + detailsNewer + ` tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
+	environmentFields = `id name` + displayNewer + ` description` + detailsNewer +
+		` tier readiness readinessReason createdAt driverBindings { id version driverRef driverConfig fleet } ` +
 		`approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks contact { reachable reason since }`
 	versionSetFields = `id name createdAt entries { service { id name } version { id name digest digestSeen deletedAt reference } } warnings ` +
 		`curated { name reason from { id name } principalName createdAt }`
@@ -87,7 +88,8 @@ const (
 	rolloutNewer = `rollbackOf { id } rolledBackBy { id } automaticRollback { state cause dueAt why outcome rollout { id } } ` +
 		`breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name } cause } ` +
 		`deadlines { kind environment { id name } seconds action countsWaiting` + workNewer + ` state dueAt remainingSeconds } strategy strategyReason inputs `
-	// workNewer and plannedNewer are the latest, which a server may lack that has all of the others.
+	// displayNewer, workNewer and plannedNewer are the latest, which a server may lack that has all of the others.
+	displayNewer = ` displayName`
 	workNewer    = ` atWork`
 	plannedNewer = ` deadline { seconds action` + workNewer + ` }`
 	// causesNewer is asked for of one rollout only: it is much to look for.
@@ -187,7 +189,7 @@ func (c *Client) Environments(ctx context.Context) ([]Environment, error) {
 	})
 }
 
-// Environment finds an environment by name.
+// Environment finds an environment by name or display name.
 func (c *Client) Environment(ctx context.Context, name string) (Environment, error) {
 	var data struct{ Environment *Environment }
 	err := c.do(ctx, `query($name: String!) { environment(name: $name) { `+environmentFields+` } }`, map[string]any{"name": name}, &data)

@@ -189,6 +189,8 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		},
 		func() error { _, err := c.ArchiveApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.RenameApplication(ctx, "shop", "store", ""); return err },
+		func() error { _, err := c.RenameEnvironment(ctx, "environment_1", "live", ""); return err },
+		func() error { _, err := c.RenameService(ctx, "service_1", "front", ""); return err },
 		func() error { _, err := c.RestoreApplication(ctx, "shop", ""); return err },
 		func() error { _, err := c.ArchiveEnvironment(ctx, "environment_1", ""); return err },
 		func() error { _, err := c.RestoreEnvironment(ctx, "environment_1", ""); return err },

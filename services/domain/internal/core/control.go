@@ -105,7 +105,7 @@ func environmentControls() []Action {
 		ActionSetEnvironmentApproval, ActionSetDirectChanges, ActionSetChangeControl, ActionArchiveEnvironment, ActionRestoreEnvironment,
 		ActionCreateEnvironment, ActionCreateFlowDefinition, ActionSetRollbackPolicy, ActionSetRolloutPolicy, ActionSetEnvironmentChecks,
 		ActionUpdateEnvironment, ActionEndFreeze, ActionUnpinEnvironment, ActionPutPolicySet, ActionSetLabels,
-		ActionSetDetails, ActionRenameApplication,
+		ActionSetDetails, ActionRenameApplication, ActionRenameEnvironment, ActionRenameService,
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,9 +110,12 @@ type Detailed struct {
 type Service struct {
 	ID            int64
 	ApplicationID int64
-	Name          string
-	Description   string
-	CreatedAt     time.Time
+	// Name is what it was made with: everything goes by it, for ever.
+	Name string
+	// DisplayName is what people are shown, and may write in its place; the name where there is no other (D57).
+	DisplayName string
+	Description string
+	CreatedAt   time.Time
 	// RetiredAt is since when it is in no new version set, and no new rollout deploys it; nil while it is in service.
 	RetiredAt *time.Time
 }
@@ -233,8 +237,11 @@ const (
 
 // Environment is a named deployment target.
 type Environment struct {
-	ID          int64
-	Name        string
+	ID int64
+	// Name is what it was made with: gates, pipelines, policies and programs go by it, for ever.
+	Name string
+	// DisplayName is what people are shown, and may write in its place; the name where there is no other (D57).
+	DisplayName string
 	Description string
 	Tier        Tier
 	Readiness   Readiness
@@ -245,6 +252,13 @@ type Environment struct {
 	CreatedAt         time.Time
 	// ArchivedAt is since when nothing is rolled out there any more; nil while it lives.
 	ArchivedAt *time.Time
+}
+
+// ShownReads knows what environments are shown as.
+type ShownReads interface {
+	// EnvironmentsShownAs are the names of the environments that are shown by some display names, by these. What is written by people is
+	// looked up here before it is stored: only names are.
+	EnvironmentsShownAs(ctx context.Context, organization int64, display []string) (map[string]string, error)
 }
 
 // DriverBinding is one version of an environment's driver and its configuration; append-only (R12).

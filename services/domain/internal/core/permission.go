@@ -141,6 +141,8 @@ const (
 	ActionSetLabels               Action = "setLabels"
 	ActionSetDetails              Action = "setDetails"
 	ActionRenameApplication       Action = "renameApplication"
+	ActionRenameEnvironment       Action = "renameEnvironment"
+	ActionRenameService           Action = "renameService"
 	ActionCreateArtifactSource    Action = "createArtifactSource"
 	ActionSetArtifactSourceConfig Action = "setArtifactSourceConfig"
 	ActionDisableArtifactSource   Action = "disableArtifactSource"
@@ -293,7 +295,7 @@ func permissionFor(action Action) (Permission, bool) {
 		return MayConfigure, true
 	case ActionArchiveApplication, ActionArchiveEnvironment, ActionRestoreApplication, ActionRestoreEnvironment, ActionCreateApplication,
 		ActionCreateEnvironment, ActionUpdateEnvironment, ActionCreateFlowDefinition, ActionRetryOnboarding, ActionRetrySetup,
-		ActionSetRollbackPolicy, ActionSetLabels, ActionSetDetails, ActionRenameApplication,
+		ActionSetRollbackPolicy, ActionSetLabels, ActionSetDetails, ActionRenameApplication, ActionRenameEnvironment, ActionRenameService,
 		ActionSetRolloutPolicy, ActionSetEnvironmentApproval, ActionSetEnvironmentChecks, ActionSetChangeControl, ActionConfirmChange,
 		ActionRejectChange, ActionPutPolicySet, ActionPutTrigger, ActionRemoveTrigger:
 		return MayConfigure, true

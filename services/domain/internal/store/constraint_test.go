@@ -196,6 +196,27 @@ func TestTheDatabaseRefuses(t *testing.T) {
 			"a second environment of a name", `INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'staging', 'qa')`,
 			"cd_environments_name_is_unique",
 		},
+		// D57: display names
+		{"an environment shown by the name of another", `UPDATE cd_environments SET display_name = 'production' WHERE organization_id = 1 AND name = 'staging'`, "cd_environments_names_are_apart"},
+		{
+			"an environment with the name that another is shown by", `UPDATE cd_environments SET display_name = 'live' WHERE organization_id = 1 AND name = 'staging';
+			INSERT INTO cd_environments (organization_id, name, tier) VALUES (1, 'live', 'qa')`, "cd_environments_names_are_apart",
+		},
+		{"two environments shown alike", `UPDATE cd_environments SET display_name = 'live' WHERE organization_id = 1`, "cd_environments_display_name_is_unique"},
+		{"an empty display name", `UPDATE cd_environments SET display_name = ''`, "cd_environments_display_name_is_another"},
+		{"another name of an environment", `UPDATE cd_environments SET name = 'other' WHERE id = 1`, "cd_environments_name_is_immutable"},
+		{
+			"a service with the name that another is shown by", `UPDATE cd_services SET display_name = 'front' WHERE id = 1;
+			INSERT INTO cd_services (organization_id, application_id, name) SELECT organization_id, application_id, 'front' FROM cd_services WHERE id = 1`,
+			"cd_services_names_are_apart",
+		},
+		{
+			"two services shown alike", `UPDATE cd_services SET display_name = 'front' WHERE id = 1;
+			INSERT INTO cd_services (organization_id, application_id, name, display_name)
+			SELECT organization_id, application_id, 'second', 'front' FROM cd_services WHERE id = 1`, "cd_services_display_name_is_unique",
+		},
+		{"an empty display name of a service", `UPDATE cd_services SET display_name = ''`, "cd_services_display_name_is_another"},
+		{"another name of a service", `UPDATE cd_services SET name = 'other' WHERE id = 1`, "cd_services_name_is_immutable"},
 		{"an application without a name", `INSERT INTO cd_applications (organization_id, name) VALUES (1, '')`, "cd_applications_name_is_given"},
 		// D48: kinds of checks that are data
 		{

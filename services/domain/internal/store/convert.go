@@ -14,8 +14,17 @@ func application(r query.Application) core.Application {
 
 func service(r query.Service) core.Service {
 	return core.Service{
-		ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, Description: r.Description, CreatedAt: r.CreatedAt, RetiredAt: r.RetiredAt,
+		ID: r.ID, ApplicationID: r.ApplicationID, Name: r.Name, DisplayName: shown(r.DisplayName, r.Name), Description: r.Description,
+		CreatedAt: r.CreatedAt, RetiredAt: r.RetiredAt,
 	}
+}
+
+// shown is a display name; the name where there is none.
+func shown(display *string, name string) string {
+	if display == nil {
+		return name
+	}
+	return *display
 }
 
 func artifactSource(r query.ArtifactSource) core.ArtifactSource {
@@ -49,8 +58,9 @@ func versionSet(r query.VersionSet) core.VersionSet {
 
 func environment(r query.Environment) core.Environment {
 	return core.Environment{
-		ID: r.ID, Name: r.Name, Description: r.Description, Tier: core.Tier(r.Tier), Readiness: core.Readiness(r.Readiness),
-		ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt), CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, DisplayName: shown(r.DisplayName, r.Name), Description: r.Description, Tier: core.Tier(r.Tier),
+		Readiness: core.Readiness(r.Readiness), ReadinessReason: r.ReadinessReason, OnboardingAttempt: int(r.OnboardingAttempt),
+		CreatedAt:  r.CreatedAt,
 		ArchivedAt: r.ArchivedAt,
 	}
 }

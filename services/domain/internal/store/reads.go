@@ -157,10 +157,29 @@ func (r reader) EntriesByVersionSet(
 func (r reader) EnvironmentByName(ctx context.Context, organization int64, name string) (e core.Environment, err error) {
 	err = r.run(ctx, organization, func(q *query.Queries) error {
 		row, err := q.EnvironmentByName(ctx, organization, name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err = q.EnvironmentByDisplayName(ctx, organization, name)
+		}
 		e = environment(row)
 		return missing(err, "environment", name)
 	})
 	return e, err
+}
+
+// EnvironmentsShownAs implements core.ShownReads.
+func (r reader) EnvironmentsShownAs(ctx context.Context, organization int64, display []string) (map[string]string, error) {
+	if len(display) == 0 {
+		return nil, nil
+	}
+	names := map[string]string{}
+	err := r.run(ctx, organization, func(q *query.Queries) error {
+		rows, err := q.EnvironmentsShownAs(ctx, organization, display)
+		for _, row := range rows {
+			names[row.DisplayName] = row.Name
+		}
+		return pg.Classify(err, "read the names of %d environments", len(display))
+	})
+	return names, err
 }
 
 // EnvironmentsByID implements view.Reads.

@@ -1350,18 +1350,25 @@ CREATE TABLE cd_environments (
     archived_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    display_name text,
     CONSTRAINT cd_environments_pkey PRIMARY KEY (id),
     CONSTRAINT cd_environments_name_is_unique UNIQUE (organization_id, name),
     CONSTRAINT cd_environments_shard UNIQUE (organization_id, id),
     CONSTRAINT cd_environments_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_environments_display_name_is_another CHECK (((display_name <> ''::text) AND (display_name <> name))),
     CONSTRAINT cd_environments_name_is_given CHECK ((name <> ''::text)),
     CONSTRAINT cd_environments_not_ready_has_reason CHECK (((readiness <> 'not_ready'::text) OR (readiness_reason <> ''::text))),
     CONSTRAINT cd_environments_readiness_is_known CHECK ((readiness = ANY (ARRAY['pending'::text, 'ready'::text, 'not_ready'::text]))),
     CONSTRAINT cd_environments_tier_is_known CHECK ((tier = ANY (ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])))
 );
+CREATE UNIQUE INDEX cd_environments_display_name_is_unique ON cd_environments USING btree (organization_id, display_name) WHERE (display_name IS NOT NULL);
+CREATE TRIGGER cd_environments_name_is_immutable BEFORE UPDATE OF name ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('name');
+CREATE TRIGGER cd_environments_names_are_apart BEFORE INSERT OR UPDATE OF display_name ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_environment_names_apart();
 CREATE TRIGGER cd_environments_touch BEFORE UPDATE ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
 COMMENT ON COLUMN cd_environments.archived_at IS
     'Since when nothing is rolled out there any more; null while it lives. What runs there is left alone.';
+COMMENT ON COLUMN cd_environments.display_name IS
+    'What people are shown, and may write, in place of the name; null for the name itself.';
 COMMENT ON COLUMN cd_environments.onboarding_attempt IS
     'How many onboardings have been submitted; part of their workflow ids.';
 COMMENT ON COLUMN cd_environments.readiness IS
@@ -3563,13 +3570,20 @@ CREATE TABLE cd_services (
     created_at timestamp with time zone NOT NULL DEFAULT now(),
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     retired_at timestamp with time zone,
+    display_name text,
     CONSTRAINT cd_services_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT cd_services_name_is_unique UNIQUE (organization_id, application_id, name),
     CONSTRAINT cd_services_application FOREIGN KEY (organization_id, application_id) REFERENCES cd_applications(organization_id, id),
     CONSTRAINT cd_services_organization FOREIGN KEY (organization_id) REFERENCES cd_organizations(id),
+    CONSTRAINT cd_services_display_name_is_another CHECK (((display_name <> ''::text) AND (display_name <> name))),
     CONSTRAINT cd_services_name_is_given CHECK ((name <> ''::text))
 );
+CREATE UNIQUE INDEX cd_services_display_name_is_unique ON cd_services USING btree (organization_id, application_id, display_name) WHERE (display_name IS NOT NULL);
+CREATE TRIGGER cd_services_name_is_immutable BEFORE UPDATE OF name ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('name');
+CREATE TRIGGER cd_services_names_are_apart BEFORE INSERT OR UPDATE OF display_name ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_keep_service_names_apart();
 CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_touch();
+COMMENT ON COLUMN cd_services.display_name IS
+    'What people are shown, and may write, in place of the name; null for the name itself.';
 COMMENT ON COLUMN cd_services.retired_at IS
     'Since when it is in no new version set, and no new rollout deploys it; null while it is in service.';
 
@@ -4696,6 +4710,23 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION cd_keep_environment_names_apart()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/environment names', current_schema(), NEW.organization_id), 0));
+    IF EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND name = NEW.display_name)
+        OR EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND display_name = NEW.name) THEN
+        RAISE EXCEPTION 'a name of an environment is that of another one'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'cd_environments_names_are_apart', TABLE = 'cd_environments';
+    END IF;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_keep_environment_names_apart IS
+    'No environment is shown by the name of another one. The lock has those who take a name wait for each other.';
+
 CREATE OR REPLACE FUNCTION cd_keep_former_name()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -4722,6 +4753,23 @@ BEGIN
     SELECT NEW.organization_id, NEW.id, substr(lower(NEW.name), n) FROM generate_series(1, length(NEW.name)) n;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION cd_keep_service_names_apart()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path FROM CURRENT
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/service names', current_schema(), NEW.organization_id, NEW.application_id), 0));
+    IF EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND name = NEW.display_name)
+        OR EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND display_name = NEW.name) THEN
+        RAISE EXCEPTION 'a name of a service is that of another one'
+            USING ERRCODE = 'unique_violation', CONSTRAINT = 'cd_services_names_are_apart', TABLE = 'cd_services';
+    END IF;
+    RETURN NEW;
+END $function$;
+COMMENT ON FUNCTION cd_keep_service_names_apart IS
+    'No service is shown by the name of another one of its application.';
 
 CREATE OR REPLACE FUNCTION cd_keep_worst_health()
  RETURNS trigger

@@ -276,6 +276,18 @@ func (t *tx) RenameApplication(ctx context.Context, id int64, name string) error
 	return one(n, err, "application", id)
 }
 
+// RenameEnvironment implements setup.Tx.
+func (t *tx) RenameEnvironment(ctx context.Context, id int64, display *string) error {
+	n, err := t.q.RenameEnvironment(ctx, display, t.organization, id)
+	return one(n, err, "environment", id)
+}
+
+// RenameService implements setup.Tx.
+func (t *tx) RenameService(ctx context.Context, id int64, display *string) error {
+	n, err := t.q.RenameService(ctx, display, t.organization, id)
+	return one(n, err, "service", id)
+}
+
 // FormerNames implements setup.Reads and view.Reads.
 func (r reader) FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error) {
 	found := map[int64][]string{}

@@ -49,7 +49,7 @@ func applicationTable(w io.Writer, all []client.Application) {
 	for _, a := range all {
 		names := make([]string, len(a.Services))
 		for i, s := range a.Services {
-			names[i] = s.Name
+			names[i] = s.Shown()
 		}
 		active := ""
 		if a.Active != nil {
@@ -69,7 +69,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 	fmt.Fprintln(w)
 	command.Row(w, "SERVICE", "SOURCE", "CONFIGURATION")
 	for _, s := range a.Services {
-		name := s.Name
+		name := s.Shown()
 		if s.RetiredAt != nil {
 			name += " (retired)"
 		}
@@ -90,7 +90,7 @@ func applicationDetail(w io.Writer, a client.Application) {
 	fmt.Fprintln(w)
 	command.Row(w, "ENVIRONMENT", "READINESS", "REASON")
 	for _, e := range a.Environments {
-		command.Row(w, e.Environment.Name, journal.Human(e.Readiness), e.ReadinessReason)
+		command.Row(w, e.Environment.Shown(), journal.Human(e.Readiness), e.ReadinessReason)
 	}
 	if drifted := a.Drifts(); len(drifted) > 0 {
 		fmt.Fprintln(w)

@@ -49,6 +49,26 @@ func (c commands) applicationRename() *cobra.Command {
 	return cmd
 }
 
+// environmentRename gives an environment another display name.
+func (c commands) environmentRename() *cobra.Command {
+	var reason string
+	cmd := c.Asking("rename NAME NEW-NAME",
+		"Show an environment by another name; everything goes by the one that it was made with, which shows it again",
+		"  lockstep environment rename production live --reason \"as the team calls it\"", command.Exactly(2),
+		func(cmd *cobra.Command, api *client.Client, args []string) error {
+			one, err := api.Environment(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if one, err = api.RenameEnvironment(cmd.Context(), one.ID, args[1], reason); err != nil {
+				return err
+			}
+			return c.Print(one, func(w io.Writer) { command.Row(w, one.Shown(), "renamed") })
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
 // environmentArchive takes an environment out of use; what runs there is left alone.
 func (c commands) environmentArchive() *cobra.Command {
 	return c.shelving("archive NAME", "Archive an environment; what is deployed keeps running, and the history is kept",

@@ -101,7 +101,7 @@ func (c commands) serviceSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			at := slices.IndexFunc(a.Services, func(s client.Service) bool { return s.Name == args[1] })
+			at := slices.IndexFunc(a.Services, func(s client.Service) bool { return s.Called(args[1]) })
 			if at < 0 {
 				return fault.New(fault.NotFound, "service %q of application %q not found", args[1], args[0])
 			}

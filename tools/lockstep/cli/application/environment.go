@@ -90,7 +90,7 @@ func (c commands) environmentRetry() *cobra.Command {
 				return err
 			}
 			for _, ae := range a.Environments {
-				if ae.Environment.Name != args[0] {
+				if !ae.Environment.Called(args[0]) {
 					continue
 				}
 				one, err := api.RetrySetup(cmd.Context(), ae.ID)
@@ -102,7 +102,7 @@ func (c commands) environmentRetry() *cobra.Command {
 				}
 				return c.Print(one, func(w io.Writer) {
 					command.Row(w, "APPLICATION", "ENVIRONMENT", "READINESS", "REASON")
-					command.Row(w, a.Name, one.Environment.Name, journal.Human(one.Readiness), one.ReadinessReason)
+					command.Row(w, a.Name, one.Environment.Shown(), journal.Human(one.Readiness), one.ReadinessReason)
 				})
 			}
 			return fault.New(fault.NotFound, "environment: the pipeline of %q does not deploy to %q", application, args[0])
@@ -134,7 +134,7 @@ func (c commands) environment() *cobra.Command {
 			"  lockstep environment pin production --reason 'migration by hand'", (*client.Client).PinEnvironment),
 		c.environmentPin("unpin", "Let automation change what runs in an environment again", "  lockstep environment unpin production",
 			(*client.Client).UnpinEnvironment),
-		c.environmentRetry(), c.environmentArchive(), c.environmentRestore())
+		c.environmentRetry(), c.environmentRename(), c.environmentArchive(), c.environmentRestore())
 }
 
 // environmentDrift lists what differs in an environment.
@@ -157,7 +157,7 @@ func environmentTable(w io.Writer, all []client.Environment) {
 		if len(e.DriverBindings) > 0 {
 			driver = e.DriverBindings[0].DriverRef
 		}
-		command.Row(w, e.Name, journal.Human(e.Tier), journal.Human(e.Readiness), driver, command.Moment(e.CreatedAt))
+		command.Row(w, e.Shown(), journal.Human(e.Tier), journal.Human(e.Readiness), driver, command.Moment(e.CreatedAt))
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 // service is the noun of services.
 func (c commands) service() *cobra.Command {
-	return command.Noun("service", "", "Services of applications that exist", c.serviceAdd(), c.serviceSet(), c.serviceRetire(), c.serviceRestore())
+	return command.Noun("service", "", "Services of applications that exist", c.serviceAdd(), c.serviceSet(), c.serviceRename(),
+		c.serviceRetire(), c.serviceRestore())
 }
 
 func (c commands) serviceAdd() *cobra.Command {
@@ -54,19 +55,40 @@ func (c commands) serviceRestore() *cobra.Command {
 func (c commands) serving(
 	verb, short string, change func(api *client.Client, ctx context.Context, service, reason string) (client.Service, error),
 ) *cobra.Command {
-	var reason string
 	example := "  lockstep service " + verb + " shop worker --reason 'merged into api'"
-	cmd := c.Asking(verb+" APPLICATION SERVICE", short, example, command.Exactly(2),
+	return c.ofService(verb+" APPLICATION SERVICE", short, example, command.Exactly(2),
+		func(ctx context.Context, api *client.Client, service string, _ []string, reason string) (client.Service, error) {
+			return change(api, ctx, service, reason)
+		})
+}
+
+// serviceRename gives a service another display name.
+func (c commands) serviceRename() *cobra.Command {
+	return c.ofService("rename APPLICATION SERVICE NEW-NAME",
+		"Show a service by another name; everything goes by the one that it was made with, which shows it again",
+		"  lockstep service rename shop worker jobs --reason 'as the team calls it'", command.Exactly(3),
+		func(ctx context.Context, api *client.Client, service string, args []string, reason string) (client.Service, error) {
+			return api.RenameService(ctx, service, args[2], reason)
+		})
+}
+
+// ofService is a command that changes the service of an application, for a reason.
+func (c commands) ofService(
+	use, short, example string, number cobra.PositionalArgs,
+	change func(ctx context.Context, api *client.Client, service string, args []string, reason string) (client.Service, error),
+) *cobra.Command {
+	var reason string
+	cmd := c.Asking(use, short, example, number,
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			a, err := api.Application(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			for _, s := range a.Services {
-				if s.Name != args[1] {
+				if !s.Called(args[1]) {
 					continue
 				}
-				one, err := change(api, cmd.Context(), s.ID, reason)
+				one, err := change(cmd.Context(), api, s.ID, args, reason)
 				if err != nil {
 					return err
 				}
@@ -85,6 +107,6 @@ func serviceTable(w io.Writer, application string, all []client.Service) {
 		for _, src := range s.ArtifactSources {
 			sources = append(sources, src.ID)
 		}
-		command.Row(w, s.ID, application, s.Name, strings.Join(sources, ","), command.Optional(s.RetiredAt))
+		command.Row(w, s.ID, application, s.Shown(), strings.Join(sources, ","), command.Optional(s.RetiredAt))
 	}
 }

@@ -56,7 +56,7 @@ func (c commands) untilSetUp(
 		missing := slices.Clone(environments)
 		worst, how := command.Reached, ""
 		for _, e := range a.Environments {
-			missing = slices.DeleteFunc(missing, func(name string) bool { return name == e.Environment.Name })
+			missing = slices.DeleteFunc(missing, func(name string) bool { return e.Environment.Called(name) })
 			if found := readiness(e.Readiness); found != command.Reached && worst != command.Failed {
 				worst, how = found, notReady(a.Name+" in "+e.Environment.Name, e.Readiness, e.ReadinessReason)
 			}
@@ -77,7 +77,7 @@ func (c commands) untilSetUpAgain(
 		if err != nil {
 			return command.Unsettled, "", err
 		}
-		i := slices.IndexFunc(a.Environments, func(e client.ApplicationEnvironment) bool { return e.Environment.Name == environment })
+		i := slices.IndexFunc(a.Environments, func(e client.ApplicationEnvironment) bool { return e.Environment.Called(environment) })
 		if i < 0 {
 			return command.Failed, a.Name + " is no longer deployed to " + environment, nil
 		}

@@ -119,7 +119,7 @@ func (c commands) sourceAdd() *cobra.Command {
 				return err
 			}
 			for _, s := range a.Services {
-				if s.Name != args[1] {
+				if !s.Called(args[1]) {
 					continue
 				}
 				one, err := api.CreateSource(cmd.Context(), s.ID, p.kind, config)

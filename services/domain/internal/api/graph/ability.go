@@ -57,7 +57,8 @@ func (application) ViewerCan(ctx context.Context, a *model.Application) ([]model
 	}
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionCreateRollout, core.ActionCreateFlowDefinition, core.ActionSetRollbackPolicy, core.ActionSetRolloutPolicy,
-		core.ActionArchiveApplication, core.ActionRestoreApplication, core.ActionSetLabels, core.ActionSetDetails, core.ActionRenameApplication)
+		core.ActionArchiveApplication, core.ActionRestoreApplication, core.ActionSetLabels, core.ActionSetDetails, core.ActionRenameApplication,
+		core.ActionRenameService)
 }
 
 // ViewerCan is about an environment.
@@ -70,7 +71,7 @@ func (environment) ViewerCan(ctx context.Context, e *model.Environment) ([]model
 	return abilities(func(action core.Action) error { return s.May(l.actor, action) },
 		core.ActionUpdateEnvironment, core.ActionRetryOnboarding, core.ActionSetEnvironmentApproval, core.ActionSetEnvironmentChecks,
 		core.ActionSetDirectChanges, core.ActionSetChangeControl,
-		core.ActionArchiveEnvironment, core.ActionRestoreEnvironment, core.ActionSetLabels, core.ActionSetDetails)
+		core.ActionArchiveEnvironment, core.ActionRestoreEnvironment, core.ActionSetLabels, core.ActionSetDetails, core.ActionRenameEnvironment)
 }
 
 // ViewerCan is about an application in an environment.

@@ -144,6 +144,7 @@ func (f *fixture) controls() {
 	do("updateEnvironment", "environment", map[string]any{"environmentId": environment, "description": "bench", "reason": "audit"})
 	do("setLabels", "environment", map[string]any{"subjectId": environment, "set": map[string]any{"region": "eu"}, "reason": "audit"})
 	do("setDetails", "environment", map[string]any{"subjectId": environment, "owner": "platform"})
+	do("renameEnvironment", "environment", map[string]any{"environmentId": environment, "displayName": "bench", "reason": "as we call it"})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment, "approval": map[string]any{"quorum": 1}})
 	do("setEnvironmentApproval", "environment", map[string]any{"environmentId": environment})
 	do("setEnvironmentChecks", "environment", map[string]any{"environmentId": environment, "checks": map[string]any{"active": []any{map[string]any{"key": "soak"}}}})
@@ -173,6 +174,7 @@ func (f *fixture) controls() {
 	service := do("addService", "service", map[string]any{"application": "idle", "name": "worker", "artifactSources": []map[string]any{{
 		"sourceRef": "oci-image@1", "sourceConfig": map[string]any{"image": "r.example.com/worker"},
 	}}})
+	do("renameService", "service", map[string]any{"serviceId": service, "displayName": "jobs"})
 	do("retireService", "service", map[string]any{"serviceId": service, "reason": "merged"})
 	do("restoreService", "service", map[string]any{"serviceId": service})
 	do("createVersionSet", "versionSet", map[string]any{"application": "shop", "fromVersionSetId": "versionset_1", "name": "2.0", "reason": "audit"})
@@ -293,6 +295,7 @@ func TestTheJournalOfChangesKeepsBeforeAndAfter(t *testing.T) { // D50
 		"setRollbackPolicy":          `{"in_full": false, "on_failed": true, "on_degraded": true, "degraded_after": 1800} {"in_full": false, "on_failed": false, "on_degraded": false, "degraded_after": 90} idle -`,
 		"archiveApplication":         `{"archived": false} {"archived": true} idle - unused`,
 		"renameApplication":          `{"name": "idle"} {"name": "idler"} idle - a better one`,
+		"renameEnvironment":          `{"display_name": "lab"} {"display_name": "bench"} - lab as we call it`,
 		"renameOrganization":         `{"name": "books"} {"name": "library"} - -`,
 		"retryEnvironmentOnboarding": `{"reason": "being onboarded", "attempt": 1, "readiness": "pending"} {"reason": "being onboarded", "attempt": 2, "readiness": "pending"} - lab`,
 		"setGroupMembers":            `{"members": ["ann"]} {"members": []} - -`,

@@ -204,6 +204,9 @@ func TestNobodyGoesAroundChangeControl(t *testing.T) {
 		"direct changes": func() error { return of(c.setup.SetDirectChanges(ctx, c.alice, c.production.ID, true, "now")) },
 		"ending it":      func() error { return of(c.setup.SetChangeControl(ctx, c.alice, c.production.ID, false, "now")) },
 		"archiving":      func() error { return of(c.setup.ArchiveEnvironment(ctx, c.alice, c.production.ID, "")) },
+		"a display name": func() error {
+			return of(c.setup.RenameEnvironment(ctx, c.alice, setup.Displaying{ID: c.production.ID, DisplayName: "live"}))
+		},
 		"a rollback policy": func() error {
 			return of(c.rollouts.SetRollbackPolicy(ctx, c.alice, core.RollbackPolicy{ApplicationID: c.shop.ID}))
 		},

@@ -97,6 +97,9 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"renameApplication": func(a core.Actor) error {
 			return of(f.setup.RenameApplication(ctx, a, setup.Renaming{ID: shop.ID, Name: shop.Name}))
 		},
+		"renameService": func(a core.Actor) error {
+			return of(f.setup.RenameService(ctx, a, setup.Displaying{ID: services[0].ID, DisplayName: services[0].Name}))
+		},
 		"restoreApplication": func(a core.Actor) error { return of(f.setup.RestoreApplication(ctx, a, shop.ID, "")) },
 		"createArtifactSource": func(a core.Actor) error {
 			return of(f.setup.AddArtifactSource(ctx, a, services[0].ID, setup.NewArtifactSource{
@@ -152,6 +155,9 @@ func TestGrantsEndWhereTheirLimitsDo(t *testing.T) {
 		"setDetails": func(a core.Actor) error {
 			of := core.Detailed{Kind: core.ChangedEnvironment, ID: production.ID}
 			return f.setup.SetDetails(ctx, a, setup.ChangedDetails{Of: of, SetLinks: map[string]string{"wiki": "https://wiki.example.com"}})
+		},
+		"renameEnvironment": func(a core.Actor) error {
+			return of(f.setup.RenameEnvironment(ctx, a, setup.Displaying{ID: production.ID, DisplayName: production.Name}))
 		},
 		"archiveEnvironment":         func(a core.Actor) error { return of(f.setup.ArchiveEnvironment(ctx, a, production.ID, "")) },
 		"restoreEnvironment":         func(a core.Actor) error { return of(f.setup.RestoreEnvironment(ctx, a, production.ID, "")) },

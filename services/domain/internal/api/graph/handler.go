@@ -116,6 +116,8 @@ type Setup interface {
 	SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
 	SetDetails(ctx context.Context, a core.Actor, n setup.ChangedDetails) error
 	RenameApplication(ctx context.Context, a core.Actor, n setup.Renaming) (core.Application, error)
+	RenameEnvironment(ctx context.Context, a core.Actor, n setup.Displaying) (core.Environment, error)
+	RenameService(ctx context.Context, a core.Actor, n setup.Displaying) (core.Service, error)
 	RetryOnboarding(ctx context.Context, a core.Actor, environment int64) (core.Environment, error)
 	CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
 	RetrySetup(ctx context.Context, a core.Actor, applicationEnvironment int64) (core.ApplicationEnvironment, error)

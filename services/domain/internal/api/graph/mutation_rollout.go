@@ -152,9 +152,16 @@ func (m mutation) RollbackRollout(ctx context.Context, in model.RollbackRolloutI
 func scope(ctx context.Context, v View, environments, exclude []string) (rollout.Scope, error) {
 	organization := loadersOf(ctx).actor.Organization
 	names := func(given []string) ([]string, error) {
+		shown, err := v.EnvironmentsShownAs(ctx, organization, given)
+		if err != nil {
+			return nil, err
+		}
 		found := make([]string, len(given))
 		for i, one := range given {
 			found[i] = one
+			if name, ok := shown[one]; ok {
+				found[i] = name
+			}
 			number, err := id.Parse(model.KindEnvironment, one)
 			if err != nil {
 				continue

@@ -24,6 +24,30 @@ func (m mutation) ArchiveApplication(ctx context.Context, in model.ArchiveApplic
 	return p, err
 }
 
+// RenameEnvironment gives an environment another display name.
+func (m mutation) RenameEnvironment(ctx context.Context, in model.RenameEnvironmentInput) (p model.RenameEnvironmentPayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/environmentId", model.KindEnvironment, in.EnvironmentID)
+	if err == nil {
+		_, err = m.domain.Setup.RenameEnvironment(ctx, l.actor, setup.Displaying{ID: n, DisplayName: in.DisplayName, Reason: orEmpty(in.Reason)})
+		err = inField(err, "/environmentId")
+	}
+	p.Environment, p.Errors, err = outcome(ctx, l.environments, n, model.WrapEnvironment, err)
+	return p, err
+}
+
+// RenameService gives a service another display name.
+func (m mutation) RenameService(ctx context.Context, in model.RenameServiceInput) (p model.RenameServicePayload, err error) {
+	l := loadersOf(ctx)
+	n, err := number("/serviceId", model.KindService, in.ServiceID)
+	if err == nil {
+		_, err = m.domain.Setup.RenameService(ctx, l.actor, setup.Displaying{ID: n, DisplayName: in.DisplayName, Reason: orEmpty(in.Reason)})
+		err = inField(err, "/serviceId")
+	}
+	p.Service, p.Errors, err = outcome(ctx, l.services, n, model.WrapService, err)
+	return p, err
+}
+
 // RenameApplication gives an application, given by name or identifier, another name.
 func (m mutation) RenameApplication(ctx context.Context, in model.RenameApplicationInput) (p model.RenameApplicationPayload, err error) {
 	l := loadersOf(ctx)

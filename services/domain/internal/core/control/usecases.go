@@ -67,6 +67,8 @@ type (
 		SetLabels(ctx context.Context, a core.Actor, n setup.ChangedLabels) error
 		SetDetails(ctx context.Context, a core.Actor, n setup.ChangedDetails) error
 		RenameApplication(ctx context.Context, a core.Actor, n setup.Renaming) (core.Application, error)
+		RenameEnvironment(ctx context.Context, a core.Actor, n setup.Displaying) (core.Environment, error)
+		RenameService(ctx context.Context, a core.Actor, n setup.Displaying) (core.Service, error)
 		ArchiveEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		RestoreEnvironment(ctx context.Context, a core.Actor, environment int64, reason string) (core.Environment, error)
 		CreateFlowDefinition(ctx context.Context, a core.Actor, n setup.NewFlowDefinition) (core.FlowDefinition, error)
@@ -133,6 +135,12 @@ func Replays(people Access, places Setup, rollouts Rollouts, freezes Freezes, po
 		}),
 		core.ActionRenameApplication: again(func(ctx context.Context, a core.Actor, in setup.Renaming) error {
 			return only(places.RenameApplication(ctx, a, in))
+		}),
+		core.ActionRenameEnvironment: again(func(ctx context.Context, a core.Actor, in setup.Displaying) error {
+			return only(places.RenameEnvironment(ctx, a, in))
+		}),
+		core.ActionRenameService: again(func(ctx context.Context, a core.Actor, in setup.Displaying) error {
+			return only(places.RenameService(ctx, a, in))
 		}),
 		core.ActionArchiveEnvironment: again(func(ctx context.Context, a core.Actor, in setup.ArchivingInput) error {
 			return only(places.ArchiveEnvironment(ctx, a, in.ID, in.Reason))

@@ -257,7 +257,7 @@ func (c *curation) version(
 ) (e core.VersionSetEntry, at int64, wrong fault.Field) {
 	var service core.Service
 	for _, s := range c.services {
-		if s.Name == one.Service {
+		if s.Name == one.Service || s.DisplayName == one.Service {
 			service = s
 		}
 	}

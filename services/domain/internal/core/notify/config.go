@@ -349,6 +349,26 @@ func readRoute(raw json.RawMessage) (c RouteConfig, err error) {
 	return c, found.err()
 }
 
+// byNames is the configuration as it is stored, with the names of environments where its author has written what they are shown as: what is
+// stored never follows a display name. Patterns, and expressions, are of names.
+func (c RouteConfig) byNames(ctx context.Context, tx core.ShownReads, organization int64) (json.RawMessage, error) {
+	names, err := tx.EnvironmentsShownAs(ctx, organization, c.Environments)
+	if err != nil {
+		return nil, err
+	}
+	c.Environments = slices.Clone(c.Environments)
+	for i, one := range c.Environments {
+		if name, shown := names[one]; shown {
+			c.Environments[i] = name
+		}
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("write the configuration of a route: %w", err)
+	}
+	return config, nil
+}
+
 // checkTimes finds what is wrong with digests and quiet hours.
 func (c RouteConfig) checkTimes(found *problems) {
 	if c.DigestMinutes < 0 || c.DigestMinutes > maxDigest {

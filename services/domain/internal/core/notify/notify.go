@@ -140,6 +140,7 @@ type Tx interface {
 	ApplicationByName(ctx context.Context, organization int64, name string) (core.Application, error)
 	// FormerNames are those by which applications are still found.
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
+	core.ShownReads
 	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	GrantsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Grant, error)
 	GroupsByMember(ctx context.Context, organization int64, members []int64) (map[int64][]core.Group, error)
@@ -420,11 +421,11 @@ func (u *UseCases) PutRoute(ctx context.Context, a core.Actor, n NewRoute) (core
 	if err != nil {
 		return saved, err
 	}
-	config, err := json.Marshal(c)
-	if err != nil {
-		return saved, fmt.Errorf("write the configuration of route %q: %w", n.Name, err)
-	}
 	err = core.By(ctx, u.store, a, core.ActionPutNotifyRoute, func(ctx context.Context, tx Tx) error {
+		config, err := c.byNames(ctx, tx, a.Organization)
+		if err != nil {
+			return err
+		}
 		channels, err := u.channels(ctx, tx, a)
 		if err != nil {
 			return err

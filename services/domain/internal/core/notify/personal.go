@@ -232,7 +232,7 @@ func (c SubscriptionConfig) subscription(ctx context.Context, tx Tx, a core.Acto
 		} else if err != nil {
 			return s, err
 		}
-		s.EnvironmentID = found.ID
+		s.EnvironmentID, c.Environment = found.ID, found.Name
 	}
 	config, err := json.Marshal(c)
 	if err != nil {

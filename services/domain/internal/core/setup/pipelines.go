@@ -25,9 +25,13 @@ type NewFlowDefinition struct {
 // CreateFlowDefinition records a new version of a pipeline and submits the setups it needs (E33, E54). Setups of environments that are not
 // ready wait until they are. What is in force already is answered as it is: no version is made, and nothing set up.
 func (u *UseCases) CreateFlowDefinition(ctx context.Context, a core.Actor, n NewFlowDefinition) (core.FlowDefinition, error) {
-	a = a.Proposing(n)
 	var made core.FlowDefinition
 	err := core.Within(ctx, u.store, a, core.ActionCreateFlowDefinition, func(ctx context.Context, tx Tx) error {
+		var err error
+		if n.Definition, err = byNames(ctx, tx, a.Organization, n.Definition); err != nil {
+			return err
+		}
+		a := a.Proposing(n) // with names: what is confirmed later does not follow a display name
 		// The lock numbers the versions one after the other (R13), and keeps a rollout from starting between the new
 		// pipeline and the setups that it wants.
 		app, err := tx.LockApplication(ctx, n.ApplicationID)
@@ -218,7 +222,11 @@ func (u *UseCases) CheckFlowDefinition(ctx context.Context, a core.Actor, defini
 			break
 		}
 	}
-	_, err := u.checkAuthored(ctx, u.store, a.Organization, definition, bound)
+	definition, err := byNames(ctx, u.store, a.Organization, definition)
+	if err != nil {
+		return nil, err
+	}
+	_, err = u.checkAuthored(ctx, u.store, a.Organization, definition, bound)
 	if fault.Is(err, fault.Refused) { // a driver that is no longer installed
 		return []fault.Field{{Problem: fault.Public(err)}}, nil
 	}

@@ -67,6 +67,9 @@ type Tx interface {
 	// RenameApplication is a Conflict when another application has the name. What the application was called becomes a former name, and
 	// the name no longer is one of whatever had it before.
 	RenameApplication(ctx context.Context, id int64, name string) error
+	// RenameEnvironment and RenameService are a Conflict when another one has the name, or is shown by it; nil takes the display name away.
+	RenameEnvironment(ctx context.Context, id int64, display *string) error
+	RenameService(ctx context.Context, id int64, display *string) error
 	// FormerNames are those of some applications, the latest first; no key for what has none.
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
 	// ApplicationByName finds by present and former names.
@@ -142,6 +145,7 @@ type DetailReads interface {
 // Reads is what is looked up outside of transactions and within them.
 type Reads interface {
 	access.ApproverReads
+	core.ShownReads
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	// PipelinesTo are the newest pipelines of the applications that go to an environment and are not archived, by application: at most so
 	// many, of applications behind one.

@@ -43,6 +43,7 @@ type Reads interface {
 type Tx interface {
 	rollout.Tx
 	ChainTx
+	core.ShownReads
 	Triggers(ctx context.Context, organization int64, applications []int64) (map[int64][]core.Trigger, error)
 	// FormerNames are those by which applications are still found.
 	FormerNames(ctx context.Context, organization int64, applications []int64) (map[int64][]string, error)
@@ -242,6 +243,12 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 		}
 		if len(saved.Config) == 0 {
 			saved.Config = json.RawMessage(`{}`)
+		}
+		if saved.Config, err = byNames(ctx, tx, a.Organization, saved, c); err != nil {
+			return err
+		}
+		if c, err = u.read(saved.Kind, saved.Config); err != nil {
+			return err
 		}
 		if err := u.checkSources(ctx, tx, a.Organization, saved, c, named(all, n.Name)); err != nil {
 			return err

@@ -57,6 +57,8 @@ type Reads interface {
 	EntriesByVersionSet(ctx context.Context, organization int64, versionSets []int64) (map[int64][]core.VersionSetEntry, error)
 
 	Environments(ctx context.Context, organization int64, f core.EnvironmentFilter, p core.Page) (core.Slice[core.Environment], error)
+	core.ShownReads
+	// EnvironmentByName finds by names and display names.
 	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	EnvironmentsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Environment, error)
 	DriverBindingsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.DriverBinding, error)

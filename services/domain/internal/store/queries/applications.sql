@@ -31,6 +31,10 @@ WHERE f.organization_id = @organization_id AND f.name = @name AND f.ended_at IS 
 -- name: RenameApplication :execrows
 UPDATE cd_applications SET name = @name WHERE organization_id = @organization_id AND id = @id;
 
+-- name: RenameService :execrows
+-- NULL shows its name.
+UPDATE cd_services SET display_name = sqlc.narg('display_name')::text WHERE organization_id = @organization_id AND id = @id;
+
 -- name: FormerNames :many
 -- The latest first.
 SELECT application_id, name FROM cd_application_aliases WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND ended_at IS NULL

@@ -55,6 +55,17 @@ SELECT content FROM cd_driver_bundles WHERE organization_id = @organization_id A
 -- name: EnvironmentByName :one
 SELECT * FROM cd_environments WHERE organization_id = @organization_id AND name = @name;
 
+-- name: EnvironmentByDisplayName :one
+SELECT * FROM cd_environments WHERE organization_id = @organization_id AND display_name = @name::text;
+
+-- name: EnvironmentsShownAs :many
+-- The names of the environments that are shown by some others.
+SELECT name, display_name::text AS display_name FROM cd_environments WHERE organization_id = @organization_id AND display_name = ANY(@shown::text[]);
+
+-- name: RenameEnvironment :execrows
+-- NULL shows its name.
+UPDATE cd_environments SET display_name = sqlc.narg('display_name')::text WHERE organization_id = @organization_id AND id = @id;
+
 -- name: EnvironmentsByID :many
 SELECT * FROM cd_environments WHERE organization_id = @organization_id AND id = ANY(@ids::bigint[]);
 

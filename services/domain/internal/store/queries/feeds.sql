@@ -74,4 +74,4 @@ JOIN cd_cells c ON c.organization_id = a.organization_id AND c.application_id = 
 JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
 WHERE b.organization_id = @organization_id AND b.enabled AND (a.name = @application
     OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = @organization_id AND f.name = @application AND f.ended_at IS NULL))
-    AND e.name = @environment;
+    AND (e.name = @environment OR e.display_name = @environment);

@@ -25,7 +25,8 @@ WHERE a.organization_id = @organization_id
 SELECT * FROM cd_environments
 WHERE organization_id = @organization_id AND id > @above AND id < @below
   AND name > @above_name AND (@below_name::text = '' OR name < @below_name::text)
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0 OR position(lower(@contains::text) in lower(display_name)) > 0)
+  AND archived_at IS NULL
   AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]))
   AND (cardinality(@readiness::text[]) = 0 OR readiness = ANY(@readiness::text[]))
 ORDER BY CASE WHEN @by_name::boolean AND NOT @falling::boolean THEN name END, CASE WHEN @by_name::boolean AND @falling::boolean THEN name END DESC,
@@ -35,7 +36,8 @@ LIMIT @at_most;
 -- name: CountEnvironments :one
 SELECT count(*) FROM cd_environments
 WHERE organization_id = @organization_id
-  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND (@contains::text = '' OR position(lower(@contains::text) in lower(name)) > 0 OR position(lower(@contains::text) in lower(display_name)) > 0)
+  AND archived_at IS NULL
   AND (cardinality(@tiers::text[]) = 0 OR tier = ANY(@tiers::text[]))
   AND (cardinality(@readiness::text[]) = 0 OR readiness = ANY(@readiness::text[]));
 

@@ -280,7 +280,7 @@ func (q *Queries) EnsureAgentKey(ctx context.Context, organizationID int64, agen
 }
 
 const environmentsByAgent = `-- name: EnvironmentsByAgent :many
-SELECT n.agent_id, e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at FROM cd_environment_agents n
+SELECT n.agent_id, e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, e.display_name FROM cd_environment_agents n
 JOIN cd_environments e ON e.organization_id = n.organization_id AND e.id = n.environment_id
 WHERE n.organization_id = $1 AND n.agent_id = ANY($2::bigint[]) AND e.archived_at IS NULL
 ORDER BY n.agent_id, e.name
@@ -314,6 +314,7 @@ func (q *Queries) EnvironmentsByAgent(ctx context.Context, organizationID int64,
 			&i.Environment.ArchivedAt,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
+			&i.Environment.DisplayName,
 		); err != nil {
 			return nil, err
 		}

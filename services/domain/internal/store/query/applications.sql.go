@@ -460,7 +460,7 @@ func (q *Queries) InsertArtifactSource(ctx context.Context, arg InsertArtifactSo
 
 const insertService = `-- name: InsertService :one
 INSERT INTO cd_services (organization_id, application_id, name, description)
-VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
+VALUES ($1, $2, $3, $4) RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name
 `
 
 type InsertServiceParams struct {
@@ -487,6 +487,7 @@ func (q *Queries) InsertService(ctx context.Context, arg InsertServiceParams) (S
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.RetiredAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
@@ -589,8 +590,21 @@ func (q *Queries) RenameApplication(ctx context.Context, name string, organizati
 	return result.RowsAffected(), nil
 }
 
+const renameService = `-- name: RenameService :execrows
+UPDATE cd_services SET display_name = $1::text WHERE organization_id = $2 AND id = $3
+`
+
+// NULL shows its name.
+func (q *Queries) RenameService(ctx context.Context, displayName *string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, renameService, displayName, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const retireService = `-- name: RetireService :one
-UPDATE cd_services SET retired_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at
+UPDATE cd_services SET retired_at = $1::timestamptz WHERE organization_id = $2 AND id = $3 RETURNING id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name
 `
 
 // NULL brings it back.
@@ -606,6 +620,7 @@ func (q *Queries) RetireService(ctx context.Context, at *time.Time, organization
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.RetiredAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
@@ -663,7 +678,7 @@ func (q *Queries) SaveDetails(ctx context.Context, arg SaveDetailsParams) error 
 }
 
 const servicesByApplication = `-- name: ServicesByApplication :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name FROM cd_services WHERE organization_id = $1 AND application_id = ANY($2::bigint[]) ORDER BY application_id, id
 `
 
 func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -684,6 +699,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.RetiredAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}
@@ -696,7 +712,7 @@ func (q *Queries) ServicesByApplication(ctx context.Context, organizationID int6
 }
 
 const servicesByID = `-- name: ServicesByID :many
-SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, application_id, name, description, created_at, updated_at, retired_at, display_name FROM cd_services WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []int64) ([]Service, error) {
@@ -717,6 +733,7 @@ func (q *Queries) ServicesByID(ctx context.Context, organizationID int64, ids []
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.RetiredAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const controlledEnvironments = `-- name: ControlledEnvironments :many
-SELECT v.id, v.organization_id, v.name, v.description, v.tier, v.readiness, v.readiness_reason, v.onboarding_attempt, v.workflow_ref, v.archived_at, v.created_at, v.updated_at FROM cd_environments v
+SELECT v.id, v.organization_id, v.name, v.description, v.tier, v.readiness, v.readiness_reason, v.onboarding_attempt, v.workflow_ref, v.archived_at, v.created_at, v.updated_at, v.display_name FROM cd_environments v
 WHERE v.organization_id = $1 AND v.id IN (
     SELECT p.environment_id FROM cd_environment_protections p WHERE p.organization_id = $1 AND p.change_control)
 ORDER BY v.id
@@ -40,6 +40,7 @@ func (q *Queries) ControlledEnvironments(ctx context.Context, organizationID int
 			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ func (q *Queries) ArchiveEnvironment(ctx context.Context, at *time.Time, organiz
 }
 
 const boundEnvironments = `-- name: BoundEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, e.display_name, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.archived_at IS NULL AND ($2::text[] IS NULL OR e.name = ANY($2::text[]))
@@ -58,6 +58,7 @@ func (q *Queries) BoundEnvironments(ctx context.Context, organizationID int64, n
 			&i.Environment.ArchivedAt,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
+			&i.Environment.DisplayName,
 			&i.DriverBinding.ID,
 			&i.DriverBinding.OrganizationID,
 			&i.DriverBinding.EnvironmentID,
@@ -90,7 +91,7 @@ func (q *Queries) BundleContent(ctx context.Context, organizationID int64, diges
 }
 
 const claimingEnvironments = `-- name: ClaimingEnvironments :many
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, e.display_name, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1
@@ -126,6 +127,7 @@ func (q *Queries) ClaimingEnvironments(ctx context.Context, organizationID int64
 			&i.Environment.ArchivedAt,
 			&i.Environment.CreatedAt,
 			&i.Environment.UpdatedAt,
+			&i.Environment.DisplayName,
 			&i.DriverBinding.ID,
 			&i.DriverBinding.OrganizationID,
 			&i.DriverBinding.EnvironmentID,
@@ -226,8 +228,33 @@ func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, 
 	return items, nil
 }
 
+const environmentByDisplayName = `-- name: EnvironmentByDisplayName :one
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments WHERE organization_id = $1 AND display_name = $2::text
+`
+
+func (q *Queries) EnvironmentByDisplayName(ctx context.Context, organizationID int64, name string) (Environment, error) {
+	row := q.db.QueryRow(ctx, environmentByDisplayName, organizationID, name)
+	var i Environment
+	err := row.Scan(
+		&i.ID,
+		&i.OrganizationID,
+		&i.Name,
+		&i.Description,
+		&i.Tier,
+		&i.Readiness,
+		&i.ReadinessReason,
+		&i.OnboardingAttempt,
+		&i.WorkflowRef,
+		&i.ArchivedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DisplayName,
+	)
+	return i, err
+}
+
 const environmentByName = `-- name: EnvironmentByName :one
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND name = $2
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments WHERE organization_id = $1 AND name = $2
 `
 
 func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, name string) (Environment, error) {
@@ -246,12 +273,13 @@ func (q *Queries) EnvironmentByName(ctx context.Context, organizationID int64, n
 		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
 
 const environmentsByID = `-- name: EnvironmentsByID :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments WHERE organization_id = $1 AND id = ANY($2::bigint[])
 `
 
 func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, ids []int64) ([]Environment, error) {
@@ -276,7 +304,38 @@ func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, id
 			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisplayName,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const environmentsShownAs = `-- name: EnvironmentsShownAs :many
+SELECT name, display_name::text AS display_name FROM cd_environments WHERE organization_id = $1 AND display_name = ANY($2::text[])
+`
+
+type EnvironmentsShownAsRow struct {
+	Name        string
+	DisplayName string
+}
+
+// The names of the environments that are shown by some others.
+func (q *Queries) EnvironmentsShownAs(ctx context.Context, organizationID int64, shown []string) ([]EnvironmentsShownAsRow, error) {
+	rows, err := q.db.Query(ctx, environmentsShownAs, organizationID, shown)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EnvironmentsShownAsRow
+	for rows.Next() {
+		var i EnvironmentsShownAsRow
+		if err := rows.Scan(&i.Name, &i.DisplayName); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -326,7 +385,7 @@ func (q *Queries) InsertDriverBinding(ctx context.Context, arg InsertDriverBindi
 }
 
 const insertEnvironment = `-- name: InsertEnvironment :one
-INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at
+INSERT INTO cd_environments (organization_id, name, description, tier) VALUES ($1, $2, $3, $4) RETURNING id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name
 `
 
 type InsertEnvironmentParams struct {
@@ -357,6 +416,7 @@ func (q *Queries) InsertEnvironment(ctx context.Context, arg InsertEnvironmentPa
 		&i.ArchivedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DisplayName,
 	)
 	return i, err
 }
@@ -384,7 +444,7 @@ func (q *Queries) KeepBundle(ctx context.Context, arg KeepBundleParams) error {
 }
 
 const lockEnvironment = `-- name: LockEnvironment :one
-SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
+SELECT e.id, e.organization_id, e.name, e.description, e.tier, e.readiness, e.readiness_reason, e.onboarding_attempt, e.workflow_ref, e.archived_at, e.created_at, e.updated_at, e.display_name, b.id, b.organization_id, b.environment_id, b.version, b.driver_ref, b.driver_config, b.created_at, b.updated_at, b.fleet
 FROM cd_environments e
 JOIN cd_environment_driver_bindings b ON b.organization_id = e.organization_id AND b.environment_id = e.id
 WHERE e.organization_id = $1 AND e.id = $2
@@ -413,6 +473,7 @@ func (q *Queries) LockEnvironment(ctx context.Context, organizationID int64, iD 
 		&i.Environment.ArchivedAt,
 		&i.Environment.CreatedAt,
 		&i.Environment.UpdatedAt,
+		&i.Environment.DisplayName,
 		&i.DriverBinding.ID,
 		&i.DriverBinding.OrganizationID,
 		&i.DriverBinding.EnvironmentID,
@@ -424,6 +485,19 @@ func (q *Queries) LockEnvironment(ctx context.Context, organizationID int64, iD 
 		&i.DriverBinding.Fleet,
 	)
 	return i, err
+}
+
+const renameEnvironment = `-- name: RenameEnvironment :execrows
+UPDATE cd_environments SET display_name = $1::text WHERE organization_id = $2 AND id = $3
+`
+
+// NULL shows its name.
+func (q *Queries) RenameEnvironment(ctx context.Context, displayName *string, organizationID int64, iD int64) (int64, error) {
+	result, err := q.db.Exec(ctx, renameEnvironment, displayName, organizationID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const saveEnvironment = `-- name: SaveEnvironment :execrows

@@ -18,7 +18,7 @@ JOIN cd_cells c ON c.organization_id = a.organization_id AND c.application_id = 
 JOIN cd_environments e ON e.organization_id = c.organization_id AND e.id = c.environment_id
 WHERE b.organization_id = $1 AND b.enabled AND (a.name = $2
     OR a.id = (SELECT f.application_id FROM cd_application_aliases f WHERE f.organization_id = $1 AND f.name = $2 AND f.ended_at IS NULL))
-    AND e.name = $3
+    AND (e.name = $3 OR e.display_name = $3)
 `
 
 type BadgeStateRow struct {

@@ -29,7 +29,8 @@ func (q *Queries) CountApplications(ctx context.Context, organizationID int64, c
 const countEnvironments = `-- name: CountEnvironments :one
 SELECT count(*) FROM cd_environments
 WHERE organization_id = $1
-  AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND ($2::text = '' OR position(lower($2::text) in lower(name)) > 0 OR position(lower($2::text) in lower(display_name)) > 0)
+  AND archived_at IS NULL
   AND (cardinality($3::text[]) = 0 OR tier = ANY($3::text[]))
   AND (cardinality($4::text[]) = 0 OR readiness = ANY($4::text[]))
 `
@@ -360,10 +361,11 @@ func (q *Queries) ListApplications(ctx context.Context, arg ListApplicationsPara
 }
 
 const listEnvironments = `-- name: ListEnvironments :many
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at FROM cd_environments
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments
 WHERE organization_id = $1 AND id > $2 AND id < $3
   AND name > $4 AND ($5::text = '' OR name < $5::text)
-  AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0) AND archived_at IS NULL
+  AND ($6::text = '' OR position(lower($6::text) in lower(name)) > 0 OR position(lower($6::text) in lower(display_name)) > 0)
+  AND archived_at IS NULL
   AND (cardinality($7::text[]) = 0 OR tier = ANY($7::text[]))
   AND (cardinality($8::text[]) = 0 OR readiness = ANY($8::text[]))
 ORDER BY CASE WHEN $9::boolean AND NOT $10::boolean THEN name END, CASE WHEN $9::boolean AND $10::boolean THEN name END DESC,
@@ -419,6 +421,7 @@ func (q *Queries) ListEnvironments(ctx context.Context, arg ListEnvironmentsPara
 			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}

@@ -793,6 +793,8 @@ type Environment struct {
 	ArchivedAt *time.Time
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+	// What people are shown, and may write, in place of the name; null for the name itself.
+	DisplayName *string
 }
 
 // Which agents the configuration of an environment names: those of its own organization, or none.
@@ -2076,6 +2078,8 @@ type Service struct {
 	UpdatedAt      time.Time
 	// Since when it is in no new version set, and no new rollout deploys it; null while it is in service.
 	RetiredAt *time.Time
+	// What people are shown, and may write, in place of the name; null for the name itself.
+	DisplayName *string
 }
 
 type ServiceEnvironmentHealth struct {

@@ -313,7 +313,7 @@ func (q *Queries) EnteredEnvironments(ctx context.Context, organizationID int64,
 }
 
 const environmentsByRollout = `-- name: EnvironmentsByRollout :many
-SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.archived_at, n.created_at, n.updated_at FROM cd_environments n
+SELECT n.id, n.organization_id, n.name, n.description, n.tier, n.readiness, n.readiness_reason, n.onboarding_attempt, n.workflow_ref, n.archived_at, n.created_at, n.updated_at, n.display_name FROM cd_environments n
 WHERE n.organization_id = $1 AND n.id IN (
     SELECT e.environment_id FROM cd_rollout_environments e WHERE e.organization_id = $1 AND e.rollout_id = ANY($2::bigint[])
 )
@@ -341,6 +341,7 @@ func (q *Queries) EnvironmentsByRollout(ctx context.Context, organizationID int6
 			&i.ArchivedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DisplayName,
 		); err != nil {
 			return nil, err
 		}

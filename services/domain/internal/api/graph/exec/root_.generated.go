@@ -846,6 +846,7 @@ type ComplexityRoot struct {
 		CreatedAt       func(childComplexity int) int
 		Description     func(childComplexity int) int
 		DirectChanges   func(childComplexity int) int
+		DisplayName     func(childComplexity int) int
 		DriverBindings  func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Healths         func(childComplexity int) int
@@ -1418,7 +1419,9 @@ type ComplexityRoot struct {
 		RemoveNotificationRoute          func(childComplexity int, input model.RemoveNotificationRouteInput) int
 		RemoveTrigger                    func(childComplexity int, input model.RemoveTriggerInput) int
 		RenameApplication                func(childComplexity int, input model.RenameApplicationInput) int
+		RenameEnvironment                func(childComplexity int, input model.RenameEnvironmentInput) int
 		RenameOrganization               func(childComplexity int, input model.RenameOrganizationInput) int
+		RenameService                    func(childComplexity int, input model.RenameServiceInput) int
 		ReplaceArtifactSource            func(childComplexity int, input model.ReplaceArtifactSourceInput) int
 		ReportCheck                      func(childComplexity int, input model.ReportCheckInput) int
 		RestoreApplication               func(childComplexity int, input model.RestoreApplicationInput) int
@@ -2043,6 +2046,16 @@ type ComplexityRoot struct {
 		Errors      func(childComplexity int) int
 	}
 
+	RenameEnvironmentPayload struct {
+		Environment func(childComplexity int) int
+		Errors      func(childComplexity int) int
+	}
+
+	RenameServicePayload struct {
+		Errors  func(childComplexity int) int
+		Service func(childComplexity int) int
+	}
+
 	ReplaceArtifactSourcePayload struct {
 		ArtifactSource func(childComplexity int) int
 		Errors         func(childComplexity int) int
@@ -2329,6 +2342,7 @@ type ComplexityRoot struct {
 		Application     func(childComplexity int) int
 		ArtifactSources func(childComplexity int) int
 		Description     func(childComplexity int) int
+		DisplayName     func(childComplexity int) int
 		GlobalID        func(childComplexity int) int
 		Labels          func(childComplexity int) int
 		Links           func(childComplexity int) int
@@ -5708,6 +5722,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.DirectChanges(childComplexity), true
+	case "Environment.displayName":
+		if e.ComplexityRoot.Environment.DisplayName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.DisplayName(childComplexity), true
 	case "Environment.driverBindings":
 		if e.ComplexityRoot.Environment.DriverBindings == nil {
 			break
@@ -8336,6 +8356,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RenameApplication(childComplexity, args["input"].(model.RenameApplicationInput)), true
+	case "Mutation.renameEnvironment":
+		if e.ComplexityRoot.Mutation.RenameEnvironment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renameEnvironment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenameEnvironment(childComplexity, args["input"].(model.RenameEnvironmentInput)), true
 	case "Mutation.renameOrganization":
 		if e.ComplexityRoot.Mutation.RenameOrganization == nil {
 			break
@@ -8347,6 +8378,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RenameOrganization(childComplexity, args["input"].(model.RenameOrganizationInput)), true
+	case "Mutation.renameService":
+		if e.ComplexityRoot.Mutation.RenameService == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renameService_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenameService(childComplexity, args["input"].(model.RenameServiceInput)), true
 	case "Mutation.replaceArtifactSource":
 		if e.ComplexityRoot.Mutation.ReplaceArtifactSource == nil {
 			break
@@ -11552,6 +11594,32 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RenameApplicationPayload.Errors(childComplexity), true
 
+	case "RenameEnvironmentPayload.environment":
+		if e.ComplexityRoot.RenameEnvironmentPayload.Environment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameEnvironmentPayload.Environment(childComplexity), true
+	case "RenameEnvironmentPayload.errors":
+		if e.ComplexityRoot.RenameEnvironmentPayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameEnvironmentPayload.Errors(childComplexity), true
+
+	case "RenameServicePayload.errors":
+		if e.ComplexityRoot.RenameServicePayload.Errors == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameServicePayload.Errors(childComplexity), true
+	case "RenameServicePayload.service":
+		if e.ComplexityRoot.RenameServicePayload.Service == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenameServicePayload.Service(childComplexity), true
+
 	case "ReplaceArtifactSourcePayload.artifactSource":
 		if e.ComplexityRoot.ReplaceArtifactSourcePayload.ArtifactSource == nil {
 			break
@@ -12638,6 +12706,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Service.Description(childComplexity), true
+	case "Service.displayName":
+		if e.ComplexityRoot.Service.DisplayName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Service.DisplayName(childComplexity), true
 	case "Service.id":
 		if e.ComplexityRoot.Service.GlobalID == nil {
 			break
@@ -14654,7 +14728,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRemoveNotificationRouteInput,
 		ec.unmarshalInputRemoveTriggerInput,
 		ec.unmarshalInputRenameApplicationInput,
+		ec.unmarshalInputRenameEnvironmentInput,
 		ec.unmarshalInputRenameOrganizationInput,
+		ec.unmarshalInputRenameServiceInput,
 		ec.unmarshalInputReplaceArtifactSourceInput,
 		ec.unmarshalInputReportCheckInput,
 		ec.unmarshalInputResolveGateInput,
@@ -15103,6 +15179,11 @@ extend type Mutation {
   that is not off names the former or the new name, it takes the right to configure policies of the organization.
   """
   renameApplication(input: RenameApplicationInput!): RenameApplicationPayload!
+  """
+  Gives a service another display name, which people see and may write wherever they name a service; its own name takes it away. Configurations,
+  policies and programs go by the name that it was made with, which never changes.
+  """
+  renameService(input: RenameServiceInput!): RenameServicePayload!
   "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept."
   archiveApplication(input: ArchiveApplicationInput!): ArchiveApplicationPayload!
   "Restores an archived application. To find what was published in the meantime, call lookAtArtifactSource."
@@ -15313,7 +15394,10 @@ type ApplicationEdge {
 type Service implements Node {
   id: ID!
   application: Application!
+  "What it was made with: everything goes by it, for ever."
   name: String!
+  "What people see, and may write in place of the name: the name, unless it was renamed."
+  displayName: String!
   description: String!
   "The labels, as an object of strings."
   labels: JSON!
@@ -15389,6 +15473,22 @@ input CreateServiceInput {
 "Result of createApplication."
 type CreateApplicationPayload {
   application: Application
+  errors: [UserError!]!
+}
+
+"Input of renameService."
+input RenameServiceInput {
+  "The service."
+  serviceId: ID!
+  "What people are to see. No other service of the application is called or shown so."
+  displayName: String!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of renameService."
+type RenameServicePayload {
+  service: Service
   errors: [UserError!]!
 }
 
@@ -16691,9 +16791,9 @@ enum DriverProblemCode {
 	{Name: "../schema/environment.graphqls", Input: `# Environments: places to deploy to, and their driver bindings, approvals and health.
 
 extend type Query {
-  "name matches any part of the name, ignoring case."
+  "name matches any part of the name or of the display name, ignoring case."
   environments(first: Int, after: String, last: Int, before: String, name: String, tiers: [Tier!], readiness: [Readiness!], orderBy: EnvironmentOrder = CREATED): EnvironmentConnection!
-  "An environment by name; null if it does not exist."
+  "An environment by name, or by display name; null if it does not exist."
   environment(name: String!): Environment
 }
 
@@ -16702,6 +16802,11 @@ extend type Mutation {
   createEnvironment(input: CreateEnvironmentInput!): CreateEnvironmentPayload!
   "Changes an environment: its description, and its driver, configuration or agent by a new driver binding. It is onboarded again, and applications in it are set up again; rollouts under way keep the binding that they began with."
   updateEnvironment(input: UpdateEnvironmentInput!): UpdateEnvironmentPayload!
+  """
+  Gives an environment another display name, which people see and may write wherever they name an environment; its own name takes it away. Pipelines,
+  policies, gates, configurations and programs go by the name that it was made with, which never changes.
+  """
+  renameEnvironment(input: RenameEnvironmentInput!): RenameEnvironmentPayload!
   "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept."
   archiveEnvironment(input: ArchiveEnvironmentInput!): ArchiveEnvironmentPayload!
   "Restores an archived environment and onboards it again; refused if an agent that its configuration names has been revoked."
@@ -16743,7 +16848,10 @@ type Environment implements Node {
   archivedAt: Time
   "When and by whom it was archived and restored: the latest twenty, newest first."
   archivings: [Archiving!]!
+  "What it was made with: everything goes by it, for ever."
   name: String!
+  "What people see, and may write in place of the name: the name, unless it was renamed."
+  displayName: String!
   description: String!
   "The labels, as an object of strings."
   labels: JSON!
@@ -16979,6 +17087,22 @@ input UpdateEnvironmentInput {
 
 "Result of updateEnvironment."
 type UpdateEnvironmentPayload {
+  environment: Environment
+  errors: [UserError!]!
+}
+
+"Input of renameEnvironment."
+input RenameEnvironmentInput {
+  "The environment."
+  environmentId: ID!
+  "What people are to see. No other environment is called or shown so."
+  displayName: String!
+  "Why, for the record."
+  reason: String = ""
+}
+
+"Result of renameEnvironment."
+type RenameEnvironmentPayload {
   environment: Environment
   errors: [UserError!]!
 }
@@ -21618,7 +21742,7 @@ input CreateVersionSetInput {
 
 "The version of a service."
 input ServiceVersionInput {
-  "The name of the service."
+  "The name of the service, or its display name."
   service: String!
   "The name of a recorded version of the service, or its identifier."
   version: String!
@@ -23487,6 +23611,8 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 		return ec.fieldContext_Environment_archivings(ctx, field)
 	case "name":
 		return ec.fieldContext_Environment_name(ctx, field)
+	case "displayName":
+		return ec.fieldContext_Environment_displayName(ctx, field)
 	case "description":
 		return ec.fieldContext_Environment_description(ctx, field)
 	case "labels":
@@ -25473,6 +25599,26 @@ func (ec *executionContext) childFields_RenameApplicationPayload(ctx context.Con
 	return nil, fmt.Errorf("no field named %q was found under type RenameApplicationPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RenameEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "environment":
+		return ec.fieldContext_RenameEnvironmentPayload_environment(ctx, field)
+	case "errors":
+		return ec.fieldContext_RenameEnvironmentPayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenameEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RenameServicePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "service":
+		return ec.fieldContext_RenameServicePayload_service(ctx, field)
+	case "errors":
+		return ec.fieldContext_RenameServicePayload_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenameServicePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ReplaceArtifactSourcePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "artifactSource":
@@ -26045,6 +26191,8 @@ func (ec *executionContext) childFields_Service(ctx context.Context, field graph
 		return ec.fieldContext_Service_application(ctx, field)
 	case "name":
 		return ec.fieldContext_Service_name(ctx, field)
+	case "displayName":
+		return ec.fieldContext_Service_displayName(ctx, field)
 	case "description":
 		return ec.fieldContext_Service_description(ctx, field)
 	case "labels":

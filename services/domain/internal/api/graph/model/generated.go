@@ -1508,11 +1508,43 @@ type RenameApplicationPayload struct {
 	Errors      []UserError  `json:"errors"`
 }
 
+// Input of renameEnvironment.
+type RenameEnvironmentInput struct {
+	// The environment.
+	EnvironmentID string `json:"environmentId"`
+	// What people are to see. No other environment is called or shown so.
+	DisplayName string `json:"displayName"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of renameEnvironment.
+type RenameEnvironmentPayload struct {
+	Environment *Environment `json:"environment,omitempty"`
+	Errors      []UserError  `json:"errors"`
+}
+
 // Input of renameOrganization.
 type RenameOrganizationInput struct {
 	// The organization.
 	OrganizationID string `json:"organizationId"`
 	Name           string `json:"name"`
+}
+
+// Input of renameService.
+type RenameServiceInput struct {
+	// The service.
+	ServiceID string `json:"serviceId"`
+	// What people are to see. No other service of the application is called or shown so.
+	DisplayName string `json:"displayName"`
+	// Why, for the record.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// Result of renameService.
+type RenameServicePayload struct {
+	Service *Service    `json:"service,omitempty"`
+	Errors  []UserError `json:"errors"`
 }
 
 // Input of replaceArtifactSource.
@@ -1873,7 +1905,7 @@ type SendEventPayload struct {
 
 // The version of a service.
 type ServiceVersionInput struct {
-	// The name of the service.
+	// The name of the service, or its display name.
 	Service string `json:"service"`
 	// The name of a recorded version of the service, or its identifier.
 	Version string `json:"version"`

@@ -85,5 +85,5 @@ test('one button starts a freeze', () => {
 
 test('scopes in words', () => {
   expect(scopeWords(freeze({ tiers: [] }))).toBe('everything')
-  expect(scopeWords(freeze({ rollbacks: true, environments: [{ id: 'environment_1', name: 'eu-1' }], applications: [{ id: 'application_1', name: 'shop' }] }))).toBe('production; eu-1; shop, with rollbacks')
+  expect(scopeWords(freeze({ rollbacks: true, environments: [{ id: 'environment_1', name: 'eu-1', displayName: 'europe' }], applications: [{ id: 'application_1', name: 'shop' }] }))).toBe('production; europe; shop, with rollbacks')
 })

@@ -15,7 +15,7 @@ const names = ['dev', 'staging', 'production']
 function drawn(body: Json, findings: Finding[] = [], schema: Schema = true, earlier: string[] = ['dev', 'staging']): string {
   const config = isRecord(body.config) ? body.config : {}
   return renderToStaticMarkup(
-    <StepForm step={{ key: 'k', body }} environments={names} earlier={earlier} targets={names} pipeline={flow} schema={schema} driver="made-up@1" config={config} findings={findings} offers={{ agents: [], credentials: [] }} onChange={nothing} />,
+    <StepForm step={{ key: 'k', body }} environments={names} earlier={earlier} targets={names} called={(name) => name} pipeline={flow} schema={schema} driver="made-up@1" config={config} findings={findings} offers={{ agents: [], credentials: [] }} onChange={nothing} />,
   )
 }
 const whole = (document: Json, findings: Finding[] = []) => renderToStaticMarkup(<Rest schema={partOf(flow, flow, document, ['steps'])} body={document} findings={findings} folded="The rest" onChange={nothing} />)

@@ -53,7 +53,8 @@ test('a config that fits the form of its driver is sent as it was stored, withou
 
 test('steps of an unknown type are kept, and steps have names', () => {
   const document = { steps: [{ type: 'deploy', environment: 'a', config: {} }, { type: 'approval', name: 'before-b' }, { type: 'dance', tempo: 3 }] }
-  expect(draftOf(document).steps.map(titleOf)).toEqual(['a', 'before-b', 'dance'])
+  expect(draftOf(document).steps.map((s) => titleOf(s))).toEqual(['a', 'before-b', 'dance'])
+  expect(draftOf(document).steps.map((s) => titleOf(s, (name) => name.toUpperCase()))).toEqual(['A', 'before-b', 'dance'])
   expect(text(writtenIn(draftOf(document), asIs()))).toBe(text(document))
 })
 

@@ -551,6 +551,18 @@ export interface RenameApplicationInput {
   reason?: string | null
 }
 
+export interface RenameEnvironmentInput {
+  environmentId: string
+  displayName: string
+  reason?: string | null
+}
+
+export interface RenameServiceInput {
+  serviceId: string
+  displayName: string
+  reason?: string | null
+}
+
 export interface ReplaceArtifactSourceInput {
   artifactSourceId: string
   sourceRef: string
@@ -886,6 +898,7 @@ export interface SourceFields {
   service: {
     id: string
     name: string
+    displayName: string
     application: {
       id: string
       name: string
@@ -957,6 +970,7 @@ export interface MemberFields {
     environments: Array<{
       id: string
       name: string
+      displayName: string
     }>
     tiers: Array<Tier>
     createdAt: string
@@ -1005,6 +1019,7 @@ export interface GrantFields {
   environments: Array<{
     id: string
     name: string
+    displayName: string
   }>
   tiers: Array<Tier>
   createdAt: string
@@ -1063,6 +1078,7 @@ export interface PolicySetFields {
   environment: {
     id: string
     name: string
+    displayName: string
   } | null
   applicationLabels: unknown | null
   version: number
@@ -1088,11 +1104,13 @@ export interface WhereaboutsFields {
   environment: {
     id: string
     name: string
+    displayName: string
     tier: Tier
   }
   service: {
     id: string
     name: string
+    displayName: string
   }
   version: {
     id: string
@@ -1256,6 +1274,7 @@ export interface BeginningFields {
   services: Array<{
     id: string
     name: string
+    displayName: string
     artifactSources: Array<{
       id: string
       sourceConfig: unknown
@@ -1268,6 +1287,7 @@ export interface BeginningFields {
     environment: {
       id: string
       name: string
+      displayName: string
       tier: Tier
     }
     viewerCan: Array<{
@@ -1322,6 +1342,7 @@ export interface RolloutLine {
     environment: {
       id: string
       name: string
+      displayName: string
       tier: Tier
     }
   }>
@@ -1409,6 +1430,7 @@ export interface JournalRow {
     status: PassageConditionStatus
     environment: {
       name: string
+      displayName: string
     } | null
     by: Array<{
       principalType: string
@@ -1432,6 +1454,7 @@ export interface SetFields {
     service: {
       id: string
       name: string
+      displayName: string
     }
     artifactSource: {
       id: string
@@ -1463,6 +1486,7 @@ export interface SetFields {
 export interface EnvironmentFields {
   id: string
   name: string
+  displayName: string
   description: string
   tier: Tier
   readiness: Readiness
@@ -1561,6 +1585,7 @@ export interface HoldFields {
   environment: {
     id: string
     name: string
+    displayName: string
   }
   rollout: {
     id: string
@@ -1577,6 +1602,7 @@ export interface SourcesData {
       service: {
         id: string
         name: string
+        displayName: string
         application: {
           id: string
           name: string
@@ -1614,7 +1640,7 @@ export interface SourcesVariables {
   after?: string | null
   application?: string | null
 }
-export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const Sources: Operation<SourcesData, SourcesVariables> = { name: 'Sources', text: 'query Sources($first: Int!, $after: String, $application: String) { artifactSources(first: $first, after: $after, application: $application) { nodes { ...SourceFields } pageInfo { hasNextPage endCursor } } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name displayName application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface ArtifactSendersData {
   artifactSenders: Array<{
@@ -1646,6 +1672,7 @@ export interface OneSourceData {
     service: {
       id: string
       name: string
+      displayName: string
       application: {
         id: string
         name: string
@@ -1680,7 +1707,7 @@ export interface OneSourceData {
 export interface OneSourceVariables {
   id: string
 }
-export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
+export const OneSource: Operation<OneSourceData, OneSourceVariables> = { name: 'OneSource', text: 'query OneSource($id: ID!) { node(id: $id) { ... on ArtifactSource { ...SourceFields } } artifactSourceKinds { ref schema } } fragment SourceFields on ArtifactSource { id sourceRef sourceConfig disabledAt service { id name displayName application { id name } } state { polled lookedAt nextLookAt failures lastError lastArtifact lastArtifactAt } versions(first: 1) { nodes { id name digest digestSeen deletedAt reference createdAt } } }' }
 
 export interface SourceKindsData {
   artifactSourceKinds: Array<{
@@ -1697,6 +1724,7 @@ export interface ServicesOfData {
     services: Array<{
       id: string
       name: string
+      displayName: string
       retiredAt: string | null
     }>
   } | null
@@ -1704,7 +1732,7 @@ export interface ServicesOfData {
 export interface ServicesOfVariables {
   name: string
 }
-export const ServicesOf: Operation<ServicesOfData, ServicesOfVariables> = { name: 'ServicesOf', text: 'query ServicesOf($name: String!) { application(name: $name) { id services { id name retiredAt } } }' }
+export const ServicesOf: Operation<ServicesOfData, ServicesOfVariables> = { name: 'ServicesOf', text: 'query ServicesOf($name: String!) { application(name: $name) { id services { id name displayName retiredAt } } }' }
 
 export interface VersionsOfServicesData {
   application: {
@@ -1712,6 +1740,7 @@ export interface VersionsOfServicesData {
     services: Array<{
       id: string
       name: string
+      displayName: string
       retiredAt: string | null
       artifactSources: Array<{
         id: string
@@ -1729,7 +1758,7 @@ export interface VersionsOfServicesData {
 export interface VersionsOfServicesVariables {
   name: string
 }
-export const VersionsOfServices: Operation<VersionsOfServicesData, VersionsOfServicesVariables> = { name: 'VersionsOfServices', text: 'query VersionsOfServices($name: String!) { application(name: $name) { id services { id name retiredAt artifactSources { id versions(first: 50) { nodes { id name digest } } } } } }' }
+export const VersionsOfServices: Operation<VersionsOfServicesData, VersionsOfServicesVariables> = { name: 'VersionsOfServices', text: 'query VersionsOfServices($name: String!) { application(name: $name) { id services { id name displayName retiredAt artifactSources { id versions(first: 50) { nodes { id name digest } } } } } }' }
 
 export interface CreateVersionSetData {
   createVersionSet: {
@@ -1782,6 +1811,40 @@ export interface RenameApplicationVariables {
   input: RenameApplicationInput
 }
 export const RenameApplication: Operation<RenameApplicationData, RenameApplicationVariables> = { name: 'RenameApplication', text: 'mutation RenameApplication($input: RenameApplicationInput!) { renameApplication(input: $input) { application { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RenameEnvironmentData {
+  renameEnvironment: {
+    environment: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RenameEnvironmentVariables {
+  input: RenameEnvironmentInput
+}
+export const RenameEnvironment: Operation<RenameEnvironmentData, RenameEnvironmentVariables> = { name: 'RenameEnvironment', text: 'mutation RenameEnvironment($input: RenameEnvironmentInput!) { renameEnvironment(input: $input) { environment { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+
+export interface RenameServiceData {
+  renameService: {
+    service: {
+      id: string
+    } | null
+    errors: Array<{
+      field: Array<string>
+      message: string
+      code: string
+    }>
+  }
+}
+export interface RenameServiceVariables {
+  input: RenameServiceInput
+}
+export const RenameService: Operation<RenameServiceData, RenameServiceVariables> = { name: 'RenameService', text: 'mutation RenameService($input: RenameServiceInput!) { renameService(input: $input) { service { id } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface SetLabelsData {
   setLabels: {
@@ -2285,6 +2348,7 @@ export interface AccessViewerData {
         environments: Array<{
           id: string
           name: string
+          displayName: string
         }>
         tiers: Array<Tier>
         createdAt: string
@@ -2309,7 +2373,7 @@ export interface AccessViewerData {
   }
 }
 export type AccessViewerVariables = Record<string, never>
-export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
+export const AccessViewer: Operation<AccessViewerData, AccessViewerVariables> = { name: 'AccessViewer', text: 'query AccessViewer { viewer { principalId member { ...MemberFields } permissions viewerCan { action allowed reason } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name displayName } tiers createdAt }' }
 
 export interface MembersData {
   members: {
@@ -2341,6 +2405,7 @@ export interface MembersData {
         environments: Array<{
           id: string
           name: string
+          displayName: string
         }>
         tiers: Array<Tier>
         createdAt: string
@@ -2366,7 +2431,7 @@ export interface MembersVariables {
   first: number
   after?: string | null
 }
-export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
+export const Members: Operation<MembersData, MembersVariables> = { name: 'Members', text: 'query Members($first: Int!, $after: String) { members(first: $first, after: $after) { nodes { ...MemberFields } pageInfo { hasNextPage endCursor } } } fragment MemberFields on Member { id name kind role createdAt groups { id name } grants { ...GrantFields } tokens { id name scopes checkKeys createdAt expiresAt lastUsedAt revokedAt } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name displayName } tiers createdAt }' }
 
 export interface GroupsData {
   groups: {
@@ -2395,6 +2460,7 @@ export interface GroupsData {
         environments: Array<{
           id: string
           name: string
+          displayName: string
         }>
         tiers: Array<Tier>
         createdAt: string
@@ -2410,7 +2476,7 @@ export interface GroupsVariables {
   first: number
   after?: string | null
 }
-export const Groups: Operation<GroupsData, GroupsVariables> = { name: 'Groups', text: 'query Groups($first: Int!, $after: String) { groups(first: $first, after: $after) { nodes { id name members { id name } grants { ...GrantFields } } pageInfo { hasNextPage endCursor } } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name } tiers createdAt }' }
+export const Groups: Operation<GroupsData, GroupsVariables> = { name: 'Groups', text: 'query Groups($first: Int!, $after: String) { groups(first: $first, after: $after) { nodes { id name members { id name } grants { ...GrantFields } } pageInfo { hasNextPage endCursor } } } fragment GrantFields on Grant { id permissions member { id name } group { id name } applications { id name } environments { id name displayName } tiers createdAt }' }
 
 export interface AddMemberData {
   createMember: {
@@ -2566,6 +2632,7 @@ export interface AgentsData {
       environments: Array<{
         id: string
         name: string
+        displayName: string
       }>
       labels: unknown
       viewerCan: Array<{
@@ -2591,7 +2658,7 @@ export interface AgentsVariables {
   first: number
   after?: string | null
 }
-export const Agents: Operation<AgentsData, AgentsVariables> = { name: 'Agents', text: 'query Agents($first: Int!, $after: String) { agents(first: $first, after: $after, withRevoked: true) { nodes { id number name createdAt revokedAt connected lastSeenAt keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name } labels viewerCan { action allowed reason } } pageInfo { hasNextPage endCursor } } viewer { viewerCan { action allowed reason } } }' }
+export const Agents: Operation<AgentsData, AgentsVariables> = { name: 'Agents', text: 'query Agents($first: Int!, $after: String) { agents(first: $first, after: $after, withRevoked: true) { nodes { id number name createdAt revokedAt connected lastSeenAt keys { id publicKey createdAt expiresAt revokedAt lastSeenAt } environments { id name displayName } labels viewerCan { action allowed reason } } pageInfo { hasNextPage endCursor } } viewer { viewerCan { action allowed reason } } }' }
 
 export interface AgentNumbersData {
   agents: {
@@ -2716,6 +2783,7 @@ export interface DeliveryMetricsData {
     environment: {
       id: string
       name: string
+      displayName: string
     }
     deployments: number
     deploymentsPerDay: number
@@ -2747,7 +2815,7 @@ export interface DeliveryMetricsVariables {
   application: string
   since: string
 }
-export const DeliveryMetrics: Operation<DeliveryMetricsData, DeliveryMetricsVariables> = { name: 'DeliveryMetrics', text: 'query DeliveryMetrics($application: String!, $since: Time!) { deliveryMetrics(application: $application, since: $since) { environment { id name } deployments deploymentsPerDay failures cancelled changeFailRate reworked reworkRate leadTime { median p90 } leadTimePeople { median p90 } leadTimeMachine { median p90 } recoveryTime { median p90 } unrecovered } }' }
+export const DeliveryMetrics: Operation<DeliveryMetricsData, DeliveryMetricsVariables> = { name: 'DeliveryMetrics', text: 'query DeliveryMetrics($application: String!, $since: Time!) { deliveryMetrics(application: $application, since: $since) { environment { id name displayName } deployments deploymentsPerDay failures cancelled changeFailRate reworked reworkRate leadTime { median p90 } leadTimePeople { median p90 } leadTimeMachine { median p90 } recoveryTime { median p90 } unrecovered } }' }
 
 export interface ArchiveApplicationData {
   archiveApplication: {
@@ -2932,6 +3000,7 @@ export interface ActivityData {
       environment: {
         id: string
         name: string
+        displayName: string
       } | null
       reason: string
       detail: string
@@ -2951,7 +3020,7 @@ export interface ActivityVariables {
   first: number
   after?: string | null
 }
-export const Activity: Operation<ActivityData, ActivityVariables> = { name: 'Activity', text: 'query Activity($filter: AuditFilter, $first: Int!, $after: String) { audit(filter: $filter, first: $first, after: $after) { nodes { journal position principalType principalId principalName action subject subjectName application { id name } environment { id name } reason detail before after traceId createdAt } pageInfo { hasNextPage endCursor } } }' }
+export const Activity: Operation<ActivityData, ActivityVariables> = { name: 'Activity', text: 'query Activity($filter: AuditFilter, $first: Int!, $after: String) { audit(filter: $filter, first: $first, after: $after) { nodes { journal position principalType principalId principalName action subject subjectName application { id name } environment { id name displayName } reason detail before after traceId createdAt } pageInfo { hasNextPage endCursor } } }' }
 
 export interface JournalChainData {
   journalChain: {
@@ -3236,6 +3305,7 @@ export interface GrantTargetsData {
     nodes: Array<{
       id: string
       name: string
+      displayName: string
     }>
     pageInfo: {
       hasNextPage: boolean
@@ -3243,7 +3313,7 @@ export interface GrantTargetsData {
   }
 }
 export type GrantTargetsVariables = Record<string, never>
-export const GrantTargets: Operation<GrantTargetsData, GrantTargetsVariables> = { name: 'GrantTargets', text: 'query GrantTargets { applications(first: 500) { nodes { id name } pageInfo { hasNextPage } } environments(first: 500) { nodes { id name } pageInfo { hasNextPage } } }' }
+export const GrantTargets: Operation<GrantTargetsData, GrantTargetsVariables> = { name: 'GrantTargets', text: 'query GrantTargets { applications(first: 500) { nodes { id name } pageInfo { hasNextPage } } environments(first: 500) { nodes { id name displayName } pageInfo { hasNextPage } } }' }
 
 export interface GivePermissionsData {
   grantPermissions: {
@@ -3287,6 +3357,7 @@ export interface UnanswerableRulesData {
     } | null
     environment: {
       name: string
+      displayName: string
     } | null
     rollout: {
       id: string
@@ -3295,7 +3366,7 @@ export interface UnanswerableRulesData {
   }>
 }
 export type UnanswerableRulesVariables = Record<string, never>
-export const UnanswerableRules: Operation<UnanswerableRulesData, UnanswerableRulesVariables> = { name: 'UnanswerableRules', text: 'query UnanswerableRules { unanswerableRules { gateId application { name } environment { name } rollout { id } problem } }' }
+export const UnanswerableRules: Operation<UnanswerableRulesData, UnanswerableRulesVariables> = { name: 'UnanswerableRules', text: 'query UnanswerableRules { unanswerableRules { gateId application { name } environment { name displayName } rollout { id } problem } }' }
 
 export interface ProposedChangesData {
   proposedChanges: {
@@ -3311,6 +3382,7 @@ export interface ProposedChangesData {
       environments: Array<{
         id: string
         name: string
+        displayName: string
       }>
       proposerName: string
       reason: string
@@ -3341,7 +3413,7 @@ export interface ProposedChangesVariables {
   first: number
   after?: string | null
 }
-export const ProposedChanges: Operation<ProposedChangesData, ProposedChangesVariables> = { name: 'ProposedChanges', text: 'query ProposedChanges($open: Boolean!, $first: Int!, $after: String) { proposedChanges(open: $open, first: $first, after: $after) { nodes { id state action subject subjectName application { name } environments { id name } proposerName reason detail before after createdAt expiresAt decidedAt decider { name } decision viewerCan { ...AbilityFields } } pageInfo { hasNextPage endCursor } } } fragment AbilityFields on Ability { action allowed reason }' }
+export const ProposedChanges: Operation<ProposedChangesData, ProposedChangesVariables> = { name: 'ProposedChanges', text: 'query ProposedChanges($open: Boolean!, $first: Int!, $after: String) { proposedChanges(open: $open, first: $first, after: $after) { nodes { id state action subject subjectName application { name } environments { id name displayName } proposerName reason detail before after createdAt expiresAt decidedAt decider { name } decision viewerCan { ...AbilityFields } } pageInfo { hasNextPage endCursor } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface ConfirmChangeData {
   confirmChange: {
@@ -3810,6 +3882,7 @@ export interface PolicySetsData {
     environment: {
       id: string
       name: string
+      displayName: string
     } | null
     applicationLabels: unknown | null
     version: number
@@ -3821,7 +3894,7 @@ export interface PolicySetsData {
   }>
 }
 export type PolicySetsVariables = Record<string, never>
-export const PolicySets: Operation<PolicySetsData, PolicySetsVariables> = { name: 'PolicySets', text: 'query PolicySets { policySets { ...PolicySetFields } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } applicationLabels version mode timeZone reason author createdAt }' }
+export const PolicySets: Operation<PolicySetsData, PolicySetsVariables> = { name: 'PolicySets', text: 'query PolicySets { policySets { ...PolicySetFields } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name displayName } applicationLabels version mode timeZone reason author createdAt }' }
 
 export interface PolicyVersionsData {
   policySetVersions: Array<{
@@ -3834,6 +3907,7 @@ export interface PolicyVersionsData {
     environment: {
       id: string
       name: string
+      displayName: string
     } | null
     applicationLabels: unknown | null
     version: number
@@ -3848,7 +3922,7 @@ export interface PolicyVersionsData {
 export interface PolicyVersionsVariables {
   name: string
 }
-export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariables> = { name: 'PolicyVersions', text: 'query PolicyVersions($name: String!) { policySetVersions(name: $name) { ...PolicySetFields text } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name } applicationLabels version mode timeZone reason author createdAt }' }
+export const PolicyVersions: Operation<PolicyVersionsData, PolicyVersionsVariables> = { name: 'PolicyVersions', text: 'query PolicyVersions($name: String!) { policySetVersions(name: $name) { ...PolicySetFields text } } fragment PolicySetFields on PolicySet { id name application { id name } environment { id name displayName } applicationLabels version mode timeZone reason author createdAt }' }
 
 export interface PolicyVocabularyData {
   policyVocabulary: {
@@ -4052,11 +4126,13 @@ export interface WhereComponentData {
     environment: {
       id: string
       name: string
+      displayName: string
       tier: Tier
     }
     service: {
       id: string
       name: string
+      displayName: string
     }
     version: {
       id: string
@@ -4077,7 +4153,7 @@ export interface WhereComponentVariables {
   name: string
   version?: string | null
 }
-export const WhereComponent: Operation<WhereComponentData, WhereComponentVariables> = { name: 'WhereComponent', text: 'query WhereComponent($name: String!, $version: String) { whereComponent(name: $name, version: $version) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name tier } service { id name } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
+export const WhereComponent: Operation<WhereComponentData, WhereComponentVariables> = { name: 'WhereComponent', text: 'query WhereComponent($name: String!, $version: String) { whereComponent(name: $name, version: $version) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name displayName tier } service { id name displayName } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
 
 export interface WhereDigestData {
   whereDigest: Array<{
@@ -4088,11 +4164,13 @@ export interface WhereDigestData {
     environment: {
       id: string
       name: string
+      displayName: string
       tier: Tier
     }
     service: {
       id: string
       name: string
+      displayName: string
     }
     version: {
       id: string
@@ -4112,7 +4190,7 @@ export interface WhereDigestData {
 export interface WhereDigestVariables {
   digest: string
 }
-export const WhereDigest: Operation<WhereDigestData, WhereDigestVariables> = { name: 'WhereDigest', text: 'query WhereDigest($digest: String!) { whereDigest(digest: $digest) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name tier } service { id name } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
+export const WhereDigest: Operation<WhereDigestData, WhereDigestVariables> = { name: 'WhereDigest', text: 'query WhereDigest($digest: String!) { whereDigest(digest: $digest) { ...WhereaboutsFields } } fragment WhereaboutsFields on Whereabouts { application { id name } environment { id name displayName tier } service { id name displayName } version { id name digest digestSeen deletedAt } since component { name version purl } }' }
 
 export interface PolicyDecisionsData {
   rollout: {
@@ -4774,6 +4852,7 @@ export interface RolloutFleetsData {
       environment: {
         id: string
         name: string
+        displayName: string
       }
       driverBinding: {
         fleet: unknown | null
@@ -4799,7 +4878,7 @@ export interface RolloutFleetsData {
 export interface RolloutFleetsVariables {
   id: string
 }
-export const RolloutFleets: Operation<RolloutFleetsData, RolloutFleetsVariables> = { name: 'RolloutFleets', text: 'query RolloutFleets($id: ID!) { rollout(id: $id) { id state isRollback viewerCan { ...AbilityFields } environments { id environment { id name } driverBinding { fleet } fleet { targets healthy failed waves { number targets healthy failed attempt paused startedAt finishedAt } } } } } fragment AbilityFields on Ability { action allowed reason }' }
+export const RolloutFleets: Operation<RolloutFleetsData, RolloutFleetsVariables> = { name: 'RolloutFleets', text: 'query RolloutFleets($id: ID!) { rollout(id: $id) { id state isRollback viewerCan { ...AbilityFields } environments { id environment { id name displayName } driverBinding { fleet } fleet { targets healthy failed waves { number targets healthy failed attempt paused startedAt finishedAt } } } } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface RolloutTargetsData {
   rolloutTargets: {
@@ -4975,12 +5054,13 @@ export interface ColumnsData {
     nodes: Array<{
       id: string
       name: string
+      displayName: string
       tier: Tier
     }>
   }
 }
 export type ColumnsVariables = Record<string, never>
-export const Columns: Operation<ColumnsData, ColumnsVariables> = { name: 'Columns', text: 'query Columns { environments(first: 200) { nodes { id name tier } } }' }
+export const Columns: Operation<ColumnsData, ColumnsVariables> = { name: 'Columns', text: 'query Columns { environments(first: 200) { nodes { id name displayName tier } } }' }
 
 export interface BeginningData {
   next: {
@@ -4990,6 +5070,7 @@ export interface BeginningData {
       services: Array<{
         id: string
         name: string
+        displayName: string
         artifactSources: Array<{
           id: string
           sourceConfig: unknown
@@ -5002,6 +5083,7 @@ export interface BeginningData {
         environment: {
           id: string
           name: string
+          displayName: string
           tier: Tier
         }
         viewerCan: Array<{
@@ -5035,6 +5117,7 @@ export interface BeginningData {
       services: Array<{
         id: string
         name: string
+        displayName: string
         artifactSources: Array<{
           id: string
           sourceConfig: unknown
@@ -5047,6 +5130,7 @@ export interface BeginningData {
         environment: {
           id: string
           name: string
+          displayName: string
           tier: Tier
         }
         viewerCan: Array<{
@@ -5082,6 +5166,7 @@ export interface BeginningData {
     nodes: Array<{
       id: string
       name: string
+      displayName: string
       description: string
       tier: Tier
       readiness: Readiness
@@ -5109,7 +5194,7 @@ export interface BeginningData {
   }
 }
 export type BeginningVariables = Record<string, never>
-export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Beginning: Operation<BeginningData, BeginningVariables> = { name: 'Beginning', text: 'query Beginning { next: applications(first: 1, rolledOut: false) { nodes { ...BeginningFields } } first: applications(first: 1) { nodes { ...BeginningFields } } ready: environments(first: 1, readiness: [READY]) { nodes { id } } environments(first: 20) { nodes { ...EnvironmentFields } pageInfo { hasNextPage } } } fragment BeginningFields on Application { id name services { id name displayName artifactSources { id sourceConfig } } environments { id readiness readinessReason environment { id name displayName tier } viewerCan { ...AbilityFields } } flowDefinition { id } versionSets(first: 1) { nodes { id name createdAt } } rollouts(last: 1) { nodes { id state } } } fragment AbilityFields on Ability { action allowed reason } fragment EnvironmentFields on Environment { id name displayName description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface RolloutsData {
   queuedRollouts: Array<{
@@ -5169,6 +5254,7 @@ export interface RolloutsData {
         environment: {
           id: string
           name: string
+          displayName: string
           tier: Tier
         }
       }>
@@ -5185,7 +5271,7 @@ export interface RolloutsVariables {
   application?: string | null
   states?: Array<RolloutState> | null
 }
-export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { queuedRollouts(application: $application) { ...QueuedFields } rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const Rollouts: Operation<RolloutsData, RolloutsVariables> = { name: 'Rollouts', text: 'query Rollouts($first: Int!, $after: String, $application: String, $states: [RolloutState!]) { queuedRollouts(application: $application) { ...QueuedFields } rollouts( first: $first after: $after application: $application states: $states ) { nodes { ...RolloutLine } pageInfo { hasNextPage endCursor } } } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name displayName tier } } }' }
 
 export interface RolloutPageData {
   rollout: {
@@ -5246,6 +5332,7 @@ export interface RolloutPageData {
       environment: {
         id: string
         name: string
+        displayName: string
         tier: Tier
       }
       cause: SkipCause
@@ -5255,6 +5342,7 @@ export interface RolloutPageData {
       environment: {
         id: string
         name: string
+        displayName: string
       } | null
       seconds: number
       action: RolloutDeadlineAction
@@ -5285,6 +5373,7 @@ export interface RolloutPageData {
         service: {
           id: string
           name: string
+          displayName: string
         }
         artifactSource: {
           id: string
@@ -5359,16 +5448,19 @@ export interface RolloutPageData {
       environment: {
         id: string
         name: string
+        displayName: string
       } | null
       service: {
         id: string
         name: string
+        displayName: string
       } | null
     }>
     checks: Array<{
       environment: {
         id: string
         name: string
+        displayName: string
       }
       target: CheckTarget
       key: string
@@ -5425,6 +5517,7 @@ export interface RolloutPageData {
       follows: Array<{
         id: string
         name: string
+        displayName: string
       }>
       driverBinding: {
         id: string
@@ -5434,6 +5527,7 @@ export interface RolloutPageData {
       environment: {
         id: string
         name: string
+        displayName: string
         tier: Tier
         contact: {
           reachable: boolean
@@ -5454,6 +5548,7 @@ export interface RolloutPageData {
         service: {
           id: string
           name: string
+          displayName: string
         }
         versions: Array<{
           id: string
@@ -5514,6 +5609,7 @@ export interface RolloutPageData {
           status: PassageConditionStatus
           environment: {
             name: string
+            displayName: string
           } | null
           by: Array<{
             principalType: string
@@ -5539,7 +5635,7 @@ export interface RolloutPageVariables {
   id: string
   after?: string | null
 }
-export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name tier } cause } deadlines { kind environment { id name } seconds action countsWaiting atWork state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name } service { id name } } checks { environment { id name } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name } driverBinding { id version driverRef } environment { id name tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters earlier { commitSha manifestDigest committedAt } changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const RolloutPage: Operation<RolloutPageData, RolloutPageVariables> = { name: 'RolloutPage', text: 'query RolloutPage($id: ID!, $after: String) { rollout(id: $id) { id state status isRollback strategy strategyReason inputs rollbackOf { id versionSet { id name } } rolledBackBy { id status versionSet { id name } } causes { subject event principalType principalId principal { id name } reason triggeredBy createdAt } automaticRollback { state cause dueAt why outcome rollout { id } } breakGlass { principal { id name } reason at } skippedEnvironments { environment { id name displayName tier } cause } deadlines { kind environment { id name displayName } seconds action countsWaiting atWork state startedAt dueAt remainingSeconds } pauseRequested workflowRef createdAt startedAt finishedAt application { id name rollbackPolicy { degradedAfterSeconds } } versionSet { ...SetFields } flowDefinition { id version definition } openGates { ...GateFields } waitingOn { kind status subject detail resolver neededPermission approvers { id name } link since until gateId environment { id name displayName } service { id name displayName } } checks { environment { id name displayName } target key kind own phase asks detail link since next reports { reporter phase description link reportedAt } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } viewerCan { ...AbilityFields } environments { id position state status startedAt finishedAt driverDigest follows { id name displayName } driverBinding { id version driverRef } environment { id name displayName tier contact { reachable reason since } } previousVersionSet { id name } deployments { id state status startedAt finishedAt service { id name displayName } versions { id name digest reference } gates { gateId weight reachedAt passedAt } snapshot { commitSha manifestDigest driverDigest parameters earlier { commitSha manifestDigest committedAt } changes { ...ChangeFields } } link { name namespace url status } } } journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name displayName } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason } fragment ChangeFields on FileChange { path diff truncated } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name displayName } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface AskPreviewData {
   previewRollout: {
@@ -5567,6 +5663,7 @@ export interface PreviewData {
       environment: {
         id: string
         name: string
+        displayName: string
       }
       reason: string
       compared: {
@@ -5590,7 +5687,7 @@ export interface PreviewData {
 export interface PreviewVariables {
   id: string
 }
-export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name } reason compared { reason commit things { kind action object detail } } changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
+export const Preview: Operation<PreviewData, PreviewVariables> = { name: 'Preview', text: 'query Preview($id: ID!) { rolloutPreview(id: $id) { id state reason environments { environment { id name displayName } reason compared { reason commit things { kind action object detail } } changes { ...ChangeFields } } } } fragment ChangeFields on FileChange { path diff truncated }' }
 
 export interface InboxData {
   gatesForMe: {
@@ -5637,6 +5734,7 @@ export interface InboxData {
           environment: {
             id: string
             name: string
+            displayName: string
             tier: Tier
           }
         }>
@@ -5673,7 +5771,7 @@ export interface InboxVariables {
   first: number
   after?: string | null
 }
-export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name tier } } } } pageInfo { hasNextPage endCursor } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
+export const Inbox: Operation<InboxData, InboxVariables> = { name: 'Inbox', text: 'query Inbox($first: Int!, $after: String) { gatesForMe(first: $first, after: $after) { nodes { ...GateFields rollout { id state status isRollback createdAt application { id name } versionSet { id name } environments { id state environment { id name displayName tier } } } } pageInfo { hasNextPage endCursor } } callRequests { id state function policy reason wouldBe group quorum expiresAt answers { approves author reason } viewerCan { ...AbilityFields } } } fragment GateFields on Gate { gateId reason requestedAt requirements { group quorum given } requesterMayApprove expiresAt onExpiry approvals { principalType principalId reason approvedAt } viewerCan { ...AbilityFields } } fragment AbilityFields on Ability { action allowed reason }' }
 
 export interface MoreJournalData {
   rollout: {
@@ -5700,6 +5798,7 @@ export interface MoreJournalData {
           status: PassageConditionStatus
           environment: {
             name: string
+            displayName: string
           } | null
           by: Array<{
             principalType: string
@@ -5725,7 +5824,7 @@ export interface MoreJournalVariables {
   id: string
   after: string
 }
-export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
+export const MoreJournal: Operation<MoreJournalData, MoreJournalVariables> = { name: 'MoreJournal', text: 'query MoreJournal($id: ID!, $after: String!) { rollout(id: $id) { journal(first: 200, after: $after) { nodes { ...JournalRow } pageInfo { hasNextPage endCursor } } } } fragment JournalRow on Transition { subject fromState toState event gateId principalType principalId principal { id name } reason triggeredBy createdAt breach conditions { kind subject status environment { name displayName } by { principalType principalId principal { name } groups } soakSeconds cause until } }' }
 
 export interface SetsData {
   application: {
@@ -5752,6 +5851,7 @@ export interface SetsData {
       environment: {
         id: string
         name: string
+        displayName: string
         tier: Tier
       }
       live: {
@@ -5775,6 +5875,7 @@ export interface SetsData {
         service: {
           id: string
           name: string
+          displayName: string
         }
         artifactSource: {
           id: string
@@ -5811,6 +5912,7 @@ export interface SetsData {
           service: {
             id: string
             name: string
+            displayName: string
           }
           artifactSource: {
             id: string
@@ -5850,7 +5952,7 @@ export interface SetsVariables {
   first: number
   after?: string | null
 }
-export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
+export const Sets: Operation<SetsData, SetsVariables> = { name: 'Sets', text: 'query Sets($application: String!, $first: Int!, $after: String) { application(name: $application) { id name activeRollout { id state } rolloutPolicy { onNewer } flowDefinition { id definition } viewerCan { ...AbilityFields } environments { id environment { id name displayName tier } live { id name } liveSince latestVersionSet { id } latest { status startedAt } } newestVersionSet { ...SetFields } versionSets(first: $first, after: $after) { nodes { ...SetFields } pageInfo { hasNextPage endCursor } } } } fragment AbilityFields on Ability { action allowed reason } fragment SetFields on VersionSet { id name createdAt entries { service { id name displayName } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
 
 export interface OneSetData {
   node: {
@@ -5861,6 +5963,7 @@ export interface OneSetData {
       service: {
         id: string
         name: string
+        displayName: string
       }
       artifactSource: {
         id: string
@@ -5892,7 +5995,7 @@ export interface OneSetData {
 export interface OneSetVariables {
   id: string
 }
-export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
+export const OneSet: Operation<OneSetData, OneSetVariables> = { name: 'OneSet', text: 'query OneSet($id: ID!) { node(id: $id) { ... on VersionSet { ...SetFields } } } fragment SetFields on VersionSet { id name createdAt entries { service { id name displayName } artifactSource { id sourceRef sourceConfig } version { id name digest digestSeen deletedAt reference createdAt } } curated { name reason from { id name } principalName createdAt } }' }
 
 export interface ApplicationsData {
   applications: {
@@ -5904,6 +6007,7 @@ export interface ApplicationsData {
       services: Array<{
         id: string
         name: string
+        displayName: string
       }>
       flowDefinition: {
         id: string
@@ -5915,6 +6019,7 @@ export interface ApplicationsData {
         environment: {
           id: string
           name: string
+          displayName: string
         }
       }>
       activeRollout: {
@@ -5936,7 +6041,7 @@ export interface ApplicationsVariables {
   first: number
   after?: string | null
 }
-export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name } flowDefinition { id version } environments { id readiness environment { id name } } activeRollout { id status } queuedRollout { id why } } pageInfo { hasNextPage endCursor } } }' }
+export const Applications: Operation<ApplicationsData, ApplicationsVariables> = { name: 'Applications', text: 'query Applications($first: Int!, $after: String) { applications(first: $first, after: $after) { nodes { id name description createdAt services { id name displayName } flowDefinition { id version } environments { id readiness environment { id name displayName } } activeRollout { id status } queuedRollout { id why } } pageInfo { hasNextPage endCursor } } }' }
 
 export interface ApplicationPageData {
   application: {
@@ -6038,6 +6143,7 @@ export interface ApplicationPageData {
     services: Array<{
       id: string
       name: string
+      displayName: string
       description: string
       labels: unknown
       owner: string
@@ -6085,6 +6191,7 @@ export interface ApplicationPageData {
       environment: {
         id: string
         name: string
+        displayName: string
         tier: Tier
       }
     }>
@@ -6117,6 +6224,7 @@ export interface ApplicationPageData {
           environment: {
             id: string
             name: string
+            displayName: string
             tier: Tier
           }
         }>
@@ -6133,13 +6241,14 @@ export interface ApplicationPageData {
 export interface ApplicationPageVariables {
   name: string
 }
-export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name formerNames description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } queuedRollout { ...QueuedFields } lastQueuedRollout { ...QueuedFields } services { id name description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const ApplicationPage: Operation<ApplicationPageData, ApplicationPageVariables> = { name: 'ApplicationPage', text: 'query ApplicationPage($name: String!) { application(name: $name) { id name formerNames description labels owner links { title url } createdAt archivedAt archivings { ...ArchivingFields } rollbackPolicy { onFailed onDegraded degradedAfterSeconds inFull } rolloutPolicy { onFailure onNewer } viewerCan { ...AbilityFields } activeRollout { id state } queuedRollout { ...QueuedFields } lastQueuedRollout { ...QueuedFields } services { id name displayName description labels owner links { title url } retiredAt artifactSources { id sourceRef sourceConfig disabledAt versions(first: 3) { nodes { id name digest digestSeen deletedAt reference createdAt } } } } missingVersions { artifactSource { id } blocks reason } flowDefinition { id version definition createdAt } environments { id readiness readinessReason discovered environment { id name displayName tier } } rollouts(first: 10) { nodes { ...RolloutLine } } versionSets(first: 1) { nodes { id name } } } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment QueuedFields on QueuedRollout { id application { id name } versionSet { id name } state waitsFor why reason requestedAt comparesUntil principalType principal { id name } endedAt viewerCan { ...AbilityFields } } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name displayName tier } } }' }
 
 export interface EnvironmentsData {
   environments: {
     nodes: Array<{
       id: string
       name: string
+      displayName: string
       description: string
       tier: Tier
       readiness: Readiness
@@ -6171,12 +6280,13 @@ export interface EnvironmentsVariables {
   first: number
   after?: string | null
 }
-export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
+export const Environments: Operation<EnvironmentsData, EnvironmentsVariables> = { name: 'Environments', text: 'query Environments($first: Int!, $after: String) { environments(first: $first, after: $after) { nodes { ...EnvironmentFields } pageInfo { hasNextPage endCursor } } } fragment EnvironmentFields on Environment { id name displayName description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } }' }
 
 export interface EnvironmentPageData {
   environment: {
     id: string
     name: string
+    displayName: string
     description: string
     tier: Tier
     readiness: Readiness
@@ -6230,6 +6340,7 @@ export interface EnvironmentPageData {
       service: {
         id: string
         name: string
+        displayName: string
         application: {
           id: string
           name: string
@@ -6275,6 +6386,7 @@ export interface EnvironmentPageData {
         environment: {
           id: string
           name: string
+          displayName: string
           tier: Tier
         }
       }>
@@ -6284,7 +6396,7 @@ export interface EnvironmentPageData {
 export interface EnvironmentPageVariables {
   name: string
 }
-export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields labels owner links { title url } archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks pin { reason author since } healths { service { id name application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name tier } } }' }
+export const EnvironmentPage: Operation<EnvironmentPageData, EnvironmentPageVariables> = { name: 'EnvironmentPage', text: 'query EnvironmentPage($name: String!) { environment(name: $name) { ...EnvironmentFields labels owner links { title url } archivedAt archivings { ...ArchivingFields } approval { reason quorum group requesterMayApprove expiresAfterSeconds onExpiry } checks pin { reason author since } healths { service { id name displayName application { id name } } health reason since observedAt } viewerCan { ...AbilityFields } } rollouts(first: 10, environment: $name) { nodes { ...RolloutLine } } } fragment EnvironmentFields on Environment { id name displayName description tier readiness readinessReason createdAt changeControl directChanges contact { reachable reason since observedAt } driverBindings { id version driverRef driverConfig createdAt } } fragment ArchivingFields on Archiving { archived reason createdAt principal { name } } fragment AbilityFields on Ability { action allowed reason } fragment RolloutLine on Rollout { id state status isRollback createdAt startedAt finishedAt application { id name } versionSet { id name } openGates { gateId reason requestedAt } environments { id state status environment { id name displayName tier } } }' }
 
 export interface DriversData {
   drivers: Array<{
@@ -6321,6 +6433,7 @@ export interface CreateEnvironmentData {
     environment: {
       id: string
       name: string
+      displayName: string
     } | null
     errors: Array<{
       field: Array<string>
@@ -6332,7 +6445,7 @@ export interface CreateEnvironmentData {
 export interface CreateEnvironmentVariables {
   input: CreateEnvironmentInput
 }
-export const CreateEnvironment: Operation<CreateEnvironmentData, CreateEnvironmentVariables> = { name: 'CreateEnvironment', text: 'mutation CreateEnvironment($input: CreateEnvironmentInput!) { createEnvironment(input: $input) { environment { id name } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
+export const CreateEnvironment: Operation<CreateEnvironmentData, CreateEnvironmentVariables> = { name: 'CreateEnvironment', text: 'mutation CreateEnvironment($input: CreateEnvironmentInput!) { createEnvironment(input: $input) { environment { id name displayName } errors { ...Problem } } } fragment Problem on UserError { field message code }' }
 
 export interface CreatePipelineData {
   createFlowDefinition: {
@@ -6690,6 +6803,7 @@ export interface FreezesData {
       environments: Array<{
         id: string
         name: string
+        displayName: string
       }>
       applications: Array<{
         id: string
@@ -6701,7 +6815,7 @@ export interface FreezesData {
   }
 }
 export type FreezesVariables = Record<string, never>
-export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason incident author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name } applications { id name } environmentLabels applicationLabels } } }' }
+export const Freezes: Operation<FreezesData, FreezesVariables> = { name: 'Freezes', text: 'query Freezes { freezes(first: 20) { nodes { id reason incident author startsAt endsAt inForce rollbacks stoppedRollouts tiers environments { id name displayName } applications { id name } environmentLabels applicationLabels } } }' }
 
 export interface StartFreezeData {
   startFreeze: {
@@ -6831,6 +6945,7 @@ export interface TriggersData {
       environment: {
         id: string
         name: string
+        displayName: string
       }
       rollout: {
         id: string
@@ -6841,7 +6956,7 @@ export interface TriggersData {
 export interface TriggersVariables {
   name: string
 }
-export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id flowDefinition { id definition } triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment HoldFields on PromotionHold { since environment { id name } rollout { id } }' }
+export const Triggers: Operation<TriggersData, TriggersVariables> = { name: 'Triggers', text: 'query Triggers($name: String!) { application(name: $name) { id flowDefinition { id definition } triggers { ...TriggerFields } promotionHolds { ...HoldFields } } } fragment TriggerFields on Trigger { name kind config enabled author changedAt lastDecision { ...DecisionFields } } fragment DecisionFields on TriggerDecision { cause at outcome reason decidesAt rollout { id } edit { state repository commit commitLink link why } sender { principalType principalId name } } fragment HoldFields on PromotionHold { since environment { id name displayName } rollout { id } }' }
 
 export interface TriggerDecisionsData {
   application: {

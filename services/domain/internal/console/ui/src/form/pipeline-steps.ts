@@ -70,10 +70,10 @@ export const environmentOf = (step: Step): string => (step.body.type === 'deploy
 /** The environments that the steps before one deploy to. */
 export const environmentsBefore = (steps: Step[], index: number): string[] => steps.slice(0, index).map(environmentOf).filter((name) => name !== '')
 
-/** What a step is called, for people. */
-export function titleOf(step: Step): string {
+/** What a step is called, for people; called is what they call an environment of a name. */
+export function titleOf(step: Step, called: (environment: string) => string = (name) => name): string {
   const { type, name } = step.body
-  if (type === 'deploy') return environmentOf(step) || 'an environment'
+  if (type === 'deploy') return called(environmentOf(step)) || 'an environment'
   if (typeof name === 'string' && name !== '') return name
   if (type === 'job') return isRecord(step.body.job) && typeof step.body.job.name === 'string' ? step.body.job.name : 'Job'
   return type === 'approval' ? 'Approval' : type === 'pause' ? 'Pause' : type === 'analysis' ? 'Analysis' : String(type)

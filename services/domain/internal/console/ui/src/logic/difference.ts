@@ -1,5 +1,6 @@
 // What changed between two version sets: source by source, because a source has one version in a set.
 import type { SetFields } from '../api/generated'
+import { displayed } from './names'
 
 type Entry = SetFields['entries'][number]
 
@@ -23,10 +24,10 @@ export function difference(before: SetFields | null, after: SetFields): Change[]
     const was = old.get(e.artifactSource.id)?.version ?? null
     old.delete(e.artifactSource.id)
     const kind = was === null ? 'added' : was.digest === e.version.digest ? 'same' : 'changed'
-    return { key: e.artifactSource.id, service: e.service.name, source: sourceName(e.artifactSource), before: was, after: e.version, kind }
+    return { key: e.artifactSource.id, service: displayed(e.service), source: sourceName(e.artifactSource), before: was, after: e.version, kind }
   })
   for (const e of old.values()) {
-    changes.push({ key: e.artifactSource.id, service: e.service.name, source: sourceName(e.artifactSource), before: e.version, after: null, kind: 'removed' })
+    changes.push({ key: e.artifactSource.id, service: displayed(e.service), source: sourceName(e.artifactSource), before: e.version, after: null, kind: 'removed' })
   }
   return changes
 }

@@ -90,7 +90,7 @@ export type Stop =
   | { kind: 'pause'; seconds: number; name: string; left: string | null }
   | { kind: 'other'; type: string; name: string; left: string | null }
   | { kind: 'left'; what: string; why: string }
-  | { kind: 'skipped'; environment: { name: string; tier: string }; cause: SkipCause }
+  | { kind: 'skipped'; environment: { name: string; displayName?: string; tier: string }; cause: SkipCause }
 
 export type Part = { kind: 'lane'; lane: Lane } | { kind: 'stop'; stop: Stop; key: string }
 

@@ -1,6 +1,7 @@
 // The passages of a rollout, by its journal: which were requested, when each was granted, what satisfied it, and what stops it (D46).
 import type { JournalRow } from '../api/generated'
 import { span } from './time'
+import { displayed } from './names'
 
 type Condition = JournalRow['conditions'][number]
 
@@ -59,9 +60,9 @@ function satisfied(c: Condition): string {
     case 'APPROVED':
       return c.kind === 'POLICY' ? `policies allow it (${subject})` : `${subject}: approved by ${by}`
     case 'SUCCESS':
-      return `check ${subject}${c.environment ? ` of ${c.environment.name}` : ''}: success${by ? ` by ${by}` : ''}`
+      return `check ${subject}${c.environment ? ` of ${displayed(c.environment)}` : ''}: success${by ? ` by ${by}` : ''}`
     case 'STOPPED':
-      return c.kind === 'PIN' ? `stopped: ${c.environment?.name ?? subject} is pinned` : `stopped by ${subject}`
+      return c.kind === 'PIN' ? `stopped: ${c.environment ? displayed(c.environment) : subject} is pinned` : `stopped by ${subject}`
     case 'BYPASSED':
       return `${subject} is bypassed`
     case 'NOT_GRANTED':

@@ -1,12 +1,14 @@
 // Where a rollback goes, and what it leaves out.
 import type { RolloutPageData, SetsData, SkipCause } from '../api/generated'
 import { readPipeline, type Step } from './pipeline'
+import { displayed } from './names'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 type App = Pick<NonNullable<SetsData['application']>, 'environments' | 'flowDefinition'>
 
 export interface Target {
   name: string
+  displayName: string
   /** What is live there; null for nothing. */
   live: { id: string; name: string } | null
   /** The version set is live there, and nothing has been tried there since: a rollback skips it. */
@@ -20,7 +22,7 @@ export function targets(app: App, setId: string): Target[] {
     const cell = step.kind === 'deploy' ? app.environments.find((e) => e.environment.name === step.environment) : undefined
     if (!cell) return []
     const touched = Boolean(cell.latest?.startedAt) && cell.latest?.status !== 'COMPLETED' && cell.latestVersionSet?.id !== cell.live?.id
-    return [{ name: cell.environment.name, live: cell.live, unchanged: cell.live?.id === setId && !touched }]
+    return [{ name: cell.environment.name, displayName: displayed(cell.environment), live: cell.live, unchanged: cell.live?.id === setId && !touched }]
   })
 }
 

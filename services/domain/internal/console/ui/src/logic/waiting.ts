@@ -3,6 +3,7 @@
 import type { GateFields, RolloutPageData, WaitKind } from '../api/generated'
 import { readPipeline } from './pipeline'
 import { lane, type Place } from './gates'
+import { displayed } from './names'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 type Wait = Rollout['waitingOn'][number]
@@ -46,22 +47,22 @@ function together(rollout: Rollout, place: Place): { goal: string; joint: string
   const index = plan.findIndex((_, i) => rows.some((r) => r.marks[i] === 'next'))
   const gate = plan[index]
   if (!gate) return { goal: 'full traffic and health', joint: '' }
-  const there = rows.filter((r) => r.marks[index] === 'here').map((r) => r.deployment.service.name)
+  const there = rows.filter((r) => r.marks[index] === 'here').map((r) => displayed(r.deployment.service))
   const joint = there.length > 0 ? `${names(there)} ${verb(there, 'has', 'have')} arrived already: no service passes a gate before all have reached it.` : ''
   return { goal: `${gate.weight} %`, joint }
 }
 
 function moving(rollout: Rollout, waits: Wait[]): Condition {
   const first = waits[0] as Wait
-  const services = waits.flatMap((w) => (w.service ? [w.service.name] : []))
+  const services = waits.flatMap((w) => (w.service ? [displayed(w.service)] : []))
   const place = rollout.environments.find((e) => e.environment.id === first.environment?.id)
-  if (rollout.status === 'ABORTING') return { ...plain(rollout, first), key: `HEALTH ${first.environment?.id ?? ''}`, title: `${names(services)} ${verb(services, 'is', 'are')} being taken back in ${first.environment?.name ?? 'an environment'}`, detail: '' }
+  if (rollout.status === 'ABORTING') return { ...plain(rollout, first), key: `HEALTH ${first.environment?.id ?? ''}`, title: `${names(services)} ${verb(services, 'is', 'are')} being taken back in ${first.environment ? displayed(first.environment) : 'an environment'}`, detail: '' }
   const { goal, joint } = place ? together(rollout, place) : { goal: 'health', joint: '' }
   const times = waits.flatMap((w) => (w.since ? [w.since] : [])).sort()
   return {
     ...plain(rollout, first),
     key: `HEALTH ${first.environment?.id ?? ''}`,
-    title: `${names(services)} ${verb(services, 'is', 'are')} on ${verb(services, 'its', 'their')} way to ${goal} in ${first.environment?.name ?? 'an environment'}`,
+    title: `${names(services)} ${verb(services, 'is', 'are')} on ${verb(services, 'its', 'their')} way to ${goal} in ${first.environment ? displayed(first.environment) : 'an environment'}`,
     detail: '',
     joint,
     since: times[0] ?? null,
@@ -69,7 +70,7 @@ function moving(rollout: Rollout, waits: Wait[]): Condition {
 }
 
 function title(rollout: Rollout, w: Wait): string {
-  const where = w.environment?.name ?? 'an environment'
+  const where = w.environment ? displayed(w.environment) : 'an environment'
   switch (w.kind) {
     case 'HAND_OVER':
       return 'Its workflow has not started'

@@ -12,6 +12,7 @@ import { sentence } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
+import { EnvironmentLink } from '../parts/named'
 
 const title = 'Activity'
 
@@ -312,7 +313,7 @@ function Where({ entry: { application, environment } }: { entry: Entry }) {
     <>
       {application && <Link to={`/applications/${encodeURIComponent(application.name)}`}>{application.name}</Link>}
       {application && environment && ' · '}
-      {environment && <Link to={`/environments/${encodeURIComponent(environment.name)}`}>{environment.name}</Link>}
+      {environment && <EnvironmentLink of={environment} />}
     </>
   )
 }

@@ -1,6 +1,6 @@
 // Agents: the relays beside clusters. Registered here, with keys that are shown once, rotated and revoked.
 import { useId, useState } from 'react'
-import { Link, useSearchParams } from 'react-router'
+import { useSearchParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { Agents as Operation, RegisterAgent, RevokeAgent, RevokeAgentKey, RotateAgent, type AgentsData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
@@ -15,6 +15,8 @@ import { Secret } from '../parts/secret'
 import { Chip } from '../parts/state'
 import { Ago, Due, useNow } from '../parts/time'
 import { Text } from './new-application'
+import { displayed } from '../logic/names'
+import { EnvironmentLink } from '../parts/named'
 
 type Agent = AgentsData['agents']['nodes'][number]
 type Key = Agent['keys'][number]
@@ -104,7 +106,7 @@ function Card({ agent, onMade }: { agent: Agent; onMade: (made: Made) => void })
             {agent.environments.map((e, i) => (
               <span key={e.id}>
                 {i > 0 && ', '}
-                <Link to={`/environments/${e.name}`}>{e.name}</Link>
+                <EnvironmentLink of={e} />
               </span>
             ))}
           </>
@@ -218,7 +220,7 @@ function Revoke({ agent, onClose }: { agent: Agent; onClose: () => void }) {
   const send = async () => accepted((await ask(RevokeAgent, { input: { agentId: agent.id } })).revokeAgent)
   return (
     <Confirm title={`Revoke ${agent.name}`} submit="Revoke" done={`${agent.name} is revoked.`} send={send} onClose={onClose}>
-      <p>Its connections are cut off at once, permanently. {agent.environments.length > 0 && `Nothing can be rolled out to ${agent.environments.map((e) => e.name).join(', ')} until another agent is named there.`}</p>
+      <p>Its connections are cut off at once, permanently. {agent.environments.length > 0 && `Nothing can be rolled out to ${agent.environments.map(displayed).join(', ')} until another agent is named there.`}</p>
     </Confirm>
   )
 }

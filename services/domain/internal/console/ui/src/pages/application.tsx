@@ -27,6 +27,8 @@ import { State } from '../parts/state'
 import { Ago } from '../parts/time'
 import { Triggers } from '../parts/triggers'
 import { RolloutTable } from './rollouts'
+import { displayed } from '../logic/names'
+import { EnvironmentLink, Named } from '../parts/named'
 
 type App = NonNullable<ApplicationPageData['application']>
 
@@ -58,7 +60,7 @@ export function ApplicationPage() {
       beside={
         <>
           <EditDetails of={app} can={ability(app.viewerCan, 'setDetails')} changed={query.refetch} />
-          <Rename of={app} can={ability(app.viewerCan, 'renameApplication')} changed={(name) => void navigate(`/applications/${name}`, { replace: true })} />
+          <Rename of={app} what="application" can={ability(app.viewerCan, 'renameApplication')} changed={(name) => void navigate(`/applications/${name}`, { replace: true })} />
           <Link className="button" to={`/applications/${app.name}/metrics`}>
             Delivery
           </Link>
@@ -157,7 +159,7 @@ function Services({ app, changed }: { app: App; changed: () => void }) {
               return (
                 <tr key={source.id}>
                   <th scope="row">
-                    {s.name} {s.retiredAt && <span className="faint">retired</span>}
+                    <Named of={s} /> {s.retiredAt && <span className="faint">retired</span>}
                     {first && s.description && <div className="faint" dir="auto">{s.description}</div>}
                     {first && <Details of={s} />}
                   </th>
@@ -174,12 +176,13 @@ function Services({ app, changed }: { app: App; changed: () => void }) {
                   <td>{version && <Ago at={version.createdAt} />}</td>
                   <td className="acts">
                     {first && (
-                      <button type="button" onClick={() => setEdited(s)} aria-label={`Details of ${s.name}`}>
+                      <button type="button" onClick={() => setEdited(s)} aria-label={`Details of ${displayed(s)}`}>
                         Details
                       </button>
                     )}
+                    {first && <Rename of={s} what="service" can={ability(app.viewerCan, 'renameService')} changed={changed} />}
                     {first && !app.archivedAt && (
-                      <button type="button" onClick={() => setAsked(s)} aria-label={`${s.retiredAt ? 'Restore' : 'Retire'} ${s.name}`}>
+                      <button type="button" onClick={() => setAsked(s)} aria-label={`${s.retiredAt ? 'Restore' : 'Retire'} ${displayed(s)}`}>
                         {s.retiredAt ? 'Restore' : 'Retire'}
                       </button>
                     )}
@@ -222,11 +225,11 @@ function Services({ app, changed }: { app: App; changed: () => void }) {
 function Serve({ service, onClose }: { service: App['services'][number]; onClose: () => void }) {
   return service.retiredAt ? (
     <Confirm
-      title={`Restore ${service.name}`}
+      title={`Restore ${displayed(service)}`}
       submit="Restore"
       tone="primary"
       reasoned
-      done={`${service.name} is in service again.`}
+      done={`${displayed(service)} is in service again.`}
       send={async (reason) => accepted((await ask(RestoreService, { input: { serviceId: service.id, reason } })).restoreService)}
       onClose={onClose}
     >
@@ -234,10 +237,10 @@ function Serve({ service, onClose }: { service: App['services'][number]; onClose
     </Confirm>
   ) : (
     <Confirm
-      title={`Retire ${service.name}`}
+      title={`Retire ${displayed(service)}`}
       submit="Retire"
       reasoned
-      done={`${service.name} is retired.`}
+      done={`${displayed(service)} is retired.`}
       send={async (reason) => accepted((await ask(RetireService, { input: { serviceId: service.id, reason } })).retireService)}
       onClose={onClose}
     >
@@ -275,13 +278,13 @@ function Pipeline({ app }: { app: App }) {
             const place = app.environments.find((e) => e.environment.name === step.environment)
             return (
               <li key={i}>
-                <Icon name="environment" /> <Link to={`/environments/${step.environment}`}>{step.environment}</Link>{' '}
+                <Icon name="environment" /> <EnvironmentLink of={place?.environment ?? { name: step.environment }} />{' '}
                 <span className="faint">{step.gates.length > 0 ? `gates at ${step.gates.map((g) => `${g.weight}\u00a0%`).join(', ')}` : 'no gates'}</span>{' '}
                 {place && <State state={place.readiness} />}
                 {place?.readinessReason && <p className="problem">{place.readinessReason}</p>}
                 {place?.readiness === 'NOT_READY' && (
                   <button type="button" disabled={change.isPending} onClick={() => change.mutate(place.id)}>
-                    Set up {step.environment} again
+                    Set up {displayed(place.environment)} again
                   </button>
                 )}
               </li>

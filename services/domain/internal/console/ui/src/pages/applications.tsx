@@ -5,6 +5,7 @@ import { Empty, More, Page, Waiting } from '../parts/page'
 import { sentence } from '../parts/form'
 import { State } from '../parts/state'
 import { Ago } from '../parts/time'
+import { displayed } from '../logic/names'
 
 export function Applications() {
   const [search] = useSearchParams()
@@ -41,9 +42,9 @@ export function Applications() {
                     <Link to={`/applications/${a.name}`}>{a.name}</Link>
                     {a.description && <div className="faint" dir="auto">{a.description}</div>}
                   </th>
-                  <td>{a.services.map((s) => s.name).join(', ')}</td>
+                  <td>{a.services.map(displayed).join(', ')}</td>
                   <td>
-                    {a.flowDefinition ? a.environments.map((e) => e.environment.name).join(' → ') : <Link to={`/applications/${a.name}/pipeline`}>Create one</Link>}
+                    {a.flowDefinition ? a.environments.map((e) => displayed(e.environment)).join(' → ') : <Link to={`/applications/${a.name}/pipeline`}>Create one</Link>}
                   </td>
                   <td>{a.activeRollout ? <Link to={`/rollouts/${a.activeRollout.id}`}><State state={a.activeRollout.status} /></Link> : !a.queuedRollout && <span className="faint">none</span>}{a.queuedRollout && <div><State state="PENDING" /> <span className="faint">{sentence(a.queuedRollout.why)}</span></div>}</td>
                   <td>

@@ -11,6 +11,7 @@ import { Confirm } from '../parts/confirm'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago, Due } from '../parts/time'
+import { displayed } from '../logic/names'
 
 type Change = ProposedChangesData['proposedChanges']['nodes'][number]
 
@@ -106,7 +107,7 @@ export function One({ change }: { change: Change }) {
             <Ago at={change.decidedAt} />
           </>
         )}
-        {change.environments.length > 0 && <>. Concerns {change.environments.map((e) => e.name).join(', ')}</>}
+        {change.environments.length > 0 && <>. Concerns {change.environments.map(displayed).join(', ')}</>}
       </p>
       {change.reason && <p dir="auto">{change.reason}</p>}
       {change.decision && (

@@ -13,6 +13,7 @@ import { Field, findingsUnder, FormError, sentence } from '../parts/form'
 import { Icon } from '../parts/icon'
 import { NotThere, Page, Waiting } from '../parts/page'
 import { focusFirst } from './new-environment'
+import { displayed } from '../logic/names'
 
 export default function EditSource() {
   const { id } = useParams()
@@ -95,7 +96,7 @@ function Form({ kinds, source, replaces }: { kinds: SourceKindsData['artifactSou
     >
       {source && (
         <p>
-          Of <strong>{source.service.application.name}</strong> › <strong>{source.service.name}</strong>
+          Of <strong>{source.service.application.name}</strong> › <strong>{displayed(source.service)}</strong>
           {!replaces && (
             <>
               , kind <span className="mono">{ref}</span>
@@ -183,7 +184,7 @@ function ServicePicker({ first, onChange }: { first: string | null; onChange: (s
           <option value="">Choose…</option>
           {known.map((s) => (
             <option key={s.id} value={s.id}>
-              {s.name}
+              {displayed(s)}
             </option>
           ))}
         </select>

@@ -1,4 +1,4 @@
-import { Link, useParams } from 'react-router'
+import { Link, useNavigate, useParams } from 'react-router'
 import { accepted, ask } from '../api/client'
 import { ArchiveEnvironment, EnvironmentPage as Operation, RestoreEnvironment, RetryOnboarding, type EnvironmentPageData } from '../api/generated'
 import { useAsk, useChange } from '../api/hooks'
@@ -19,11 +19,15 @@ import { NotThere, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
 import { Ago } from '../parts/time'
 import { RolloutTable } from './rollouts'
+import { displayed, other } from '../logic/names'
+import { Named } from '../parts/named'
+import { Rename } from '../parts/rename'
 
 type Environment = NonNullable<EnvironmentPageData['environment']>
 
 export function EnvironmentPage() {
   const { name = '' } = useParams()
+  const navigate = useNavigate()
   const query = useAsk(Operation, { name }, { live: (d) => d.environment?.readiness === 'PENDING', follows: (touched, d) => d.rollouts.nodes.length < 10 || d.rollouts.nodes.some((r) => touched.rollouts.has(r.id)) })
   const environment = query.data?.environment
   const change = useChange(
@@ -45,7 +49,7 @@ export function EnvironmentPage() {
   }[environment.readiness]
   return (
     <Page
-      title={environment.name}
+      title={displayed(environment)}
       above={<Link to="/environments">environments</Link>}
       lead={
         <p className="line">
@@ -53,6 +57,7 @@ export function EnvironmentPage() {
           <ControlChips environment={environment} />
           <span className="faint">
             {environment.tier.toLowerCase()}, created <Ago at={environment.createdAt} />
+            {other(environment) && <>, made as <code>{environment.name}</code></>}
           </span>
         </p>
       }
@@ -62,15 +67,16 @@ export function EnvironmentPage() {
         <Details of={environment} />
         <p className="buttons">
           <EditDetails of={environment} can={ability(environment.viewerCan, 'setDetails')} changed={query.refetch} />
+          <Rename of={environment} what="environment" can={ability(environment.viewerCan, 'renameEnvironment')} changed={() => (name === environment.name ? void query.refetch() : void navigate(`/environments/${environment.name}`, { replace: true }))} />
         </p>
         {environment.archivedAt && (
           <Archived
             kind="environment"
-            name={name}
+            name={displayed(environment)}
             viewerCan={environment.viewerCan}
             since={environment.archivedAt}
             archivings={environment.archivings}
-            means={<p>It is onboarded anew: rollouts go to {name} again once its driver says that it is ready.</p>}
+            means={<p>It is onboarded anew: rollouts go to {displayed(environment)} again once its driver says that it is ready.</p>}
             send={async (reason) => accepted((await ask(RestoreEnvironment, { input: { environmentId: environment.id, reason } })).restoreEnvironment)}
           />
         )}
@@ -119,9 +125,9 @@ export function EnvironmentPage() {
         {!environment.archivedAt && (
           <Archive
             kind="environment"
-            name={name}
+            name={displayed(environment)}
             viewerCan={environment.viewerCan}
-            means={<p>No rollout goes to {name} any more, and lists omit it. What runs there keeps running. Its page stays: restore it there.</p>}
+            means={<p>No rollout goes to {displayed(environment)} any more, and lists omit it. What runs there keeps running. Its page stays: restore it there.</p>}
             send={async (reason) => accepted((await ask(ArchiveEnvironment, { input: { environmentId: environment.id, reason } })).archiveEnvironment)}
           />
         )}
@@ -150,7 +156,7 @@ function Agent({ contact }: { contact: Environment['contact'] }) {
   )
 }
 
-const nameOf = ({ service }: Environment['healths'][number]) => `${service.application.name}/${service.name}`
+const nameOf = ({ service }: Environment['healths'][number]) => `${service.application.name}/${displayed(service)}`
 
 /** The health of the services that were seen here; those that need attention come first. */
 function Services({ healths }: { healths: Environment['healths'] }) {
@@ -176,7 +182,7 @@ function Services({ healths }: { healths: Environment['healths'] }) {
               {shown.map((h) => (
                 <tr key={h.service.id}>
                   <th scope="row">
-                    <Link to={`/applications/${h.service.application.name}`}>{h.service.application.name}</Link>/{h.service.name}
+                    <Link to={`/applications/${h.service.application.name}`}>{h.service.application.name}</Link>/<Named of={h.service} />
                   </th>
                   <td>
                     <State state={h.health} />

@@ -7,6 +7,7 @@ import { FreezeButton } from '../parts/freeze'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, State } from '../parts/state'
 import { Ago } from '../parts/time'
+import { EnvironmentLink } from '../parts/named'
 
 export function Environments() {
   const [search] = useSearchParams()
@@ -44,7 +45,7 @@ export function Environments() {
               {nodes.map((e) => (
                 <tr key={e.id}>
                   <th scope="row">
-                    <Link to={`/environments/${e.name}`}>{e.name}</Link>
+                    <EnvironmentLink of={e} />
                     <div className="faint">{e.tier.toLowerCase()}</div>
                     <ControlChips environment={e} />
                   </th>

@@ -9,6 +9,7 @@ import { useFirst } from '../parts/fold'
 import { Tier } from '../parts/lane'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Ago } from '../parts/time'
+import { EnvironmentLink, Named } from '../parts/named'
 
 type Place = WhereComponentData['whereComponent'][number]
 
@@ -79,10 +80,10 @@ function Places({ all }: { all: Place[] }) {
             {shown.map((p, i) => (
               <tr key={i}>
                 <th scope="row">
-                  <Link to={`/applications/${p.application.name}`}>{p.application.name}</Link> {p.service.name}
+                  <Link to={`/applications/${p.application.name}`}>{p.application.name}</Link> <Named of={p.service} />
                 </th>
                 <td>
-                  <Link to={`/environments/${p.environment.name}`}>{p.environment.name}</Link> <Tier environment={p.environment} />
+                  <EnvironmentLink of={p.environment} /> <Tier environment={p.environment} />
                 </td>
                 <td>
                   <VersionName version={p.version} linked />

@@ -4,6 +4,7 @@ import { Link, useParams, useSearchParams } from 'react-router'
 import { DeliveryMetrics as Operation, type DeliveryMetricsData } from '../api/generated'
 import { useAsk } from '../api/hooks'
 import { Empty, Page, Waiting } from '../parts/page'
+import { EnvironmentLink } from '../parts/named'
 
 type Metrics = DeliveryMetricsData['deliveryMetrics'][number]
 
@@ -82,7 +83,7 @@ function Answer({ all, days, name }: { all: Metrics[]; days: number; name: strin
             {all.map((m) => (
               <tr key={m.environment.id}>
                 <th scope="row">
-                  <Link to={`/environments/${m.environment.name}`}>{m.environment.name}</Link>
+                  <EnvironmentLink of={m.environment} />
                 </th>
                 <td>
                   {m.deployments} <div className="faint">{perDay(m.deploymentsPerDay)}</div>

@@ -17,6 +17,7 @@ import { Empty, Page, Waiting } from '../parts/page'
 import { PipelineCanvas } from '../parts/pipeline-canvas'
 import { Rest, StepForm } from '../parts/pipeline-step'
 import { useUnsaved } from '../parts/unsaved'
+import { displayedOf } from '../logic/names'
 
 export default function NewPipeline() {
   const { name = '' } = useParams()
@@ -62,6 +63,8 @@ const extras: Array<Exclude<StepType, 'deploy'>> = ['approval', 'pause', 'analys
 
 function Form({ app, environments, drivers, pipeline, done }: FormProps) {
   const names = environments.map((e) => e.name)
+  const called = (environment: string) => displayedOf(environments, environment)
+  const titled = (step: Step) => titleOf(step, called)
   const services = app.services.map((s) => s.name)
   const [draft, setDraft] = useState<Draft>(() => {
     const begun = draftOf(app.flowDefinition?.definition)
@@ -103,27 +106,27 @@ function Form({ app, environments, drivers, pipeline, done }: FormProps) {
     const next = moved(steps, from, to)
     setSteps(next)
     const at = next.findIndex((s) => s.key === steps[from]?.key)
-    announce(`${titleOf(next[at] as Step)} is step ${at + 1} of ${next.length} now.`)
+    announce(`${titled(next[at] as Step)} is step ${at + 1} of ${next.length} now.`)
   }
   const remove = (index: number) => {
     const gone = steps[index]
     const next = steps.filter((_, i) => i !== index)
     setSteps(next)
     if (gone?.key === chosen) setChosen(next[Math.max(0, index - 1)]?.key ?? '')
-    if (gone) announce(`${titleOf(gone)} removed`)
+    if (gone) announce(`${titled(gone)} removed`)
   }
   const add = (what: string, at: number) => {
     const step = names.includes(what) ? newDeploy(what, services) : newStep(what as Exclude<StepType, 'deploy'>, steps)
     setSteps(inserted(steps, at, step))
     setChosen(step.key)
-    announce(`${titleOf(step)} added`)
+    announce(`${titled(step)} added`)
   }
-  const palette = { environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
+  const palette = { called, environments: names.filter((n) => !steps.some((s) => environmentOf(s) === n)), types: supported(drivers, environments, steps) }
   const form = (index: number) => {
     const step = steps[index] as Step
     const earlier = environmentsBefore(steps, index)
     const targets = steps.some((s) => environmentOf(s) !== '') ? earlier : names
-    return <StepForm key={step.key} step={step} earlier={earlier} targets={targets} pipeline={pipeline} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} offers={offers} onChange={(b) => edit(index, b)} />
+    return <StepForm key={step.key} step={step} earlier={earlier} called={called} targets={targets} pipeline={pipeline} environments={names.filter((n) => n === environmentOf(step) || palette.environments.includes(n))} {...schemaOf(step)} config={configOf(step)} findings={of(index)} offers={offers} onChange={(b) => edit(index, b)} />
   }
   const at = steps.findIndex((s) => s.key === chosen)
   const whole = partOf(pipeline, pipeline, draft.document, ['steps'])
@@ -181,7 +184,7 @@ function Form({ app, environments, drivers, pipeline, done }: FormProps) {
           {at >= 0 && (
             <section className="card form" aria-labelledby="chosen">
               <h2 id="chosen">
-                Step {at + 1}: {titleOf(steps[at] as Step)}
+                Step {at + 1}: {titled(steps[at] as Step)}
               </h2>
               {form(at)}
             </section>
@@ -195,16 +198,16 @@ function Form({ app, environments, drivers, pipeline, done }: FormProps) {
             <li key={s.key} className="card form">
               <header className="line">
                 <h2>
-                  Step {i + 1}: {titleOf(s)}
+                  Step {i + 1}: {titled(s)}
                 </h2>
                 <span className="buttons push">
-                  <button type="button" disabled={i === 0} onClick={() => move(i, i - 1)} aria-label={`Move ${titleOf(s)} up`}>
+                  <button type="button" disabled={i === 0} onClick={() => move(i, i - 1)} aria-label={`Move ${titled(s)} up`}>
                     Up
                   </button>
-                  <button type="button" disabled={i === steps.length - 1} onClick={() => move(i, i + 1)} aria-label={`Move ${titleOf(s)} down`}>
+                  <button type="button" disabled={i === steps.length - 1} onClick={() => move(i, i + 1)} aria-label={`Move ${titled(s)} down`}>
                     Down
                   </button>
-                  <button type="button" onClick={() => remove(i)} aria-label={`Remove ${titleOf(s)}`}>
+                  <button type="button" onClick={() => remove(i)} aria-label={`Remove ${titled(s)}`}>
                     Remove
                   </button>
                 </span>
@@ -215,7 +218,7 @@ function Form({ app, environments, drivers, pipeline, done }: FormProps) {
           <li className="buttons">
             {[...palette.environments, ...palette.types].map((what) => (
               <button type="button" key={what} onClick={() => add(what, steps.length)}>
-                Add {what}
+                Add {called(what)}
               </button>
             ))}
           </li>

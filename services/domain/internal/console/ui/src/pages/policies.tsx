@@ -7,6 +7,7 @@ import { lines, type Values } from '../logic/details'
 import { Empty, Page, Waiting } from '../parts/page'
 import { Chip } from '../parts/state'
 import { Ago } from '../parts/time'
+import { displayed } from '../logic/names'
 
 const modes: Record<PolicyMode, { tone: 'good' | 'wait' | 'quiet'; icon: string; word: string }> = {
   ENFORCE: { tone: 'good', icon: 'completed', word: 'Enforced' },
@@ -19,7 +20,7 @@ export const Mode = ({ mode }: { mode: PolicyMode }) => <Chip {...modes[mode]} /
 /** What a set is about, in words. */
 export function scopeWords({ application, environment, applicationLabels }: Pick<PolicySetsData['policySets'][number], 'application' | 'environment' | 'applicationLabels'>): string {
   if (application) return `application ${application.name}`
-  if (environment) return `environment ${environment.name}`
+  if (environment) return `environment ${displayed(environment)}`
   if (applicationLabels) return `applications with ${lines(applicationLabels as Values).replaceAll('\n', ', ')}`
   return 'the whole organization'
 }

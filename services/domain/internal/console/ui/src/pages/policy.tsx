@@ -21,6 +21,7 @@ import { Reason } from '../parts/reason'
 import { Ago } from '../parts/time'
 import { useUnsaved } from '../parts/unsaved'
 import { Mode, scopeWords } from './policies'
+import { displayed } from '../logic/names'
 
 const CedarEditor = lazy(() => import('../parts/cedar-editor'))
 
@@ -288,7 +289,7 @@ function Save({ latest, text, wrong, done, onClose }: SaveProps) {
               <optgroup label="An environment">
                 {targets.data?.environments.nodes.map((e) => (
                   <option key={e.id} value={`environment/${e.name}`}>
-                    {e.name}
+                    {displayed(e)}
                   </option>
                 ))}
               </optgroup>

@@ -34,6 +34,7 @@ import { Passages } from '../parts/passages'
 import { Promote } from '../parts/promote'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
 import { Ago, Due } from '../parts/time'
+import { displayed } from '../logic/names'
 
 type Rollout = NonNullable<RolloutPageData['rollout']>
 
@@ -348,12 +349,12 @@ function WhatChanges({ rollout }: { rollout: Rollout }) {
 /** What exactly was committed to an environment, service by service (E46); nothing before that. */
 function Committed({ place }: { place: Rollout['environments'][number] }) {
   const [seen, setSeen] = useState(false)
-  const committed = place.deployments.flatMap((d) => (d.snapshot ? [{ ...d.snapshot, service: d.service.name }] : []))
+  const committed = place.deployments.flatMap((d) => (d.snapshot ? [{ ...d.snapshot, service: displayed(d.service) }] : []))
   if (committed.length === 0) return null
   return (
     <details className="committed" onToggle={(e) => e.currentTarget.open && setSeen(true)}>
       <summary>
-        What was {committed.some((c) => c.commitSha) ? 'committed' : 'submitted'} for {place.environment.name}
+        What was {committed.some((c) => c.commitSha) ? 'committed' : 'submitted'} for {displayed(place.environment)}
       </summary>
       {seen && <CommittedParts committed={committed} place={place} />}
     </details>
@@ -388,7 +389,7 @@ function CommittedParts({ committed, place }: { committed: Snapshot[]; place: Ro
                   an attempt before, <Ago at={before.committedAt} />: {before.commitSha ? 'commit' : 'manifest'} <code>{before.commitSha || before.manifestDigest}</code>
                 </p>
               ))}
-              <pre tabIndex={0} aria-label={`Parameters of ${c.service} in ${place.environment.name}`}>{JSON.stringify(c.parameters, null, 2)}</pre>
+              <pre tabIndex={0} aria-label={`Parameters of ${c.service} in ${displayed(place.environment)}`}>{JSON.stringify(c.parameters, null, 2)}</pre>
             </dd>
           </div>
         ))}
@@ -402,7 +403,7 @@ function Since({ id, rollout, several }: { id: string; rollout: Rollout; several
   const query = useAsk(OneSet, { id }, { once: true })
   const before = query.data?.node
   if (!before) return <Waiting query={query} what="version set before" />
-  const where = rollout.environments.filter((e) => e.previousVersionSet?.id === id).map((e) => e.environment.name)
+  const where = rollout.environments.filter((e) => e.previousVersionSet?.id === id).map((e) => displayed(e.environment))
   return (
     <>
       {several && <h3>In {where.join(' and ')}</h3>}

@@ -6,6 +6,7 @@ import { Empty, More, Page, Waiting } from '../parts/page'
 import { Queued } from '../parts/queued'
 import { Chip, RolloutChip, stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
+import { displayed } from '../logic/names'
 
 const filters: Array<[key: string, word: string, states: RolloutState[] | null]> = [
   ['all', 'All', null],
@@ -104,7 +105,7 @@ function Way({ environments }: { environments: RolloutLine['environments'] }) {
         {done} of {environments.length} done
         {at && (
           <span className="faint">
-            ; {at.environment.name}: {stateWord(at.status)}
+            ; {displayed(at.environment)}: {stateWord(at.status)}
           </span>
         )}
       </>
@@ -113,7 +114,7 @@ function Way({ environments }: { environments: RolloutLine['environments'] }) {
   return environments.map((e, i) => (
     <span key={e.id}>
       {i > 0 && ' → '}
-      {e.state === 'PENDING' || e.state === 'CANCELLED' ? <span className="faint">{e.environment.name}</span> : <strong>{e.environment.name}</strong>}
+      {e.state === 'PENDING' || e.state === 'CANCELLED' ? <span className="faint">{displayed(e.environment)}</span> : <strong>{displayed(e.environment)}</strong>}
       {(e.state === 'COMPLETED' || e.state === 'FAILED') && <> <Icon name={e.state.toLowerCase()} /></>}
       {(e.status === 'ABORTED' || e.status === 'ABORTING') && <> <Icon name="back" /></>}
       <span className="visually-hidden"> ({stateWord(e.status)})</span>

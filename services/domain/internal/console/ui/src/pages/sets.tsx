@@ -9,6 +9,7 @@ import { useFirst } from '../parts/fold'
 import { Empty, More, NotThere, Page, Waiting } from '../parts/page'
 import { Promote } from '../parts/promote'
 import { Ago } from '../parts/time'
+import { Named } from '../parts/named'
 
 export function Sets() {
   const { name = '' } = useParams()
@@ -97,7 +98,7 @@ function Entries({ entries }: { entries: SetFields['entries'] }) {
     <>
       {shown.map((e) => (
         <div key={e.artifactSource.id} className="wrap">
-          {e.service.name} <VersionName version={e.version} linked />
+          <Named of={e.service} /> <VersionName version={e.version} linked />
         </div>
       ))}
       {more}

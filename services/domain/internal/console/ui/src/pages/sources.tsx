@@ -14,6 +14,7 @@ import { Empty, More, Page, Waiting } from '../parts/page'
 import { Senders } from '../parts/senders'
 import { Chip } from '../parts/state'
 import { Ago, Due } from '../parts/time'
+import { Named } from '../parts/named'
 
 export default function Sources() {
   const [search] = useSearchParams()
@@ -96,7 +97,7 @@ function Row({ source }: { source: SourceFields }) {
           {name}
         </Link>
         <div className="faint">
-          <Link to={`/applications/${application.name}`}>{application.name}</Link> › {source.service.name} · {source.sourceRef}
+          <Link to={`/applications/${application.name}`}>{application.name}</Link> › <Named of={source.service} /> · {source.sourceRef}
         </div>
       </th>
       <td>

@@ -17,6 +17,7 @@ import { Chip } from '../parts/state'
 import { ApplicationForm } from './new-application'
 import { EnvironmentForm } from './new-environment'
 import { PipelineForm } from './new-pipeline'
+import { displayed } from '../logic/names'
 
 type App = BeginningFields
 
@@ -134,7 +135,7 @@ interface Check {
 
 function onboarded(e: EnvironmentFields): Check {
   return {
-    id: e.id, name: e.name, to: `/environments/${e.name}`, readiness: e.readiness, reason: e.readinessReason, mend: null,
+    id: e.id, name: displayed(e), to: `/environments/${e.name}`, readiness: e.readiness, reason: e.readinessReason, mend: null,
     again: { action: 'retryEnvironmentOnboarding', allowed: true, reason: null },
     retry: async () => accepted((await ask(RetryOnboarding, { input: { environmentId: e.id } })).retryEnvironmentOnboarding),
   }
@@ -142,7 +143,7 @@ function onboarded(e: EnvironmentFields): Check {
 
 function setUp(app: App, e: App['environments'][number]): Check {
   return {
-    id: e.id, name: e.environment.name, to: `/environments/${e.environment.name}`, readiness: e.readiness, reason: e.readinessReason,
+    id: e.id, name: displayed(e.environment), to: `/environments/${e.environment.name}`, readiness: e.readiness, reason: e.readinessReason,
     mend: { to: `/applications/${app.name}/pipeline`, word: 'Change the pipeline' },
     again: ability(e.viewerCan, 'retryApplicationEnvironmentSetup'),
     retry: async () => accepted((await ask(RetrySetup, { input: { applicationEnvironmentId: e.id } })).retryApplicationEnvironmentSetup),
@@ -188,7 +189,7 @@ function Awaited({ app }: { app: App }) {
       <ul className="checks">
         {app.services.map((s) => (
           <li key={s.id}>
-            {s.name}: {s.artifactSources.map((a) => <code key={a.id}>{imageOf(a.sourceConfig)}</code>)}
+            {displayed(s)}: {s.artifactSources.map((a) => <code key={a.id}>{imageOf(a.sourceConfig)}</code>)}
           </li>
         ))}
       </ul>

@@ -8,6 +8,7 @@ import { sentence } from '../parts/form'
 import { Empty, More, Page, Waiting } from '../parts/page'
 import { Chip, RolloutChip } from '../parts/state'
 import { Ago } from '../parts/time'
+import { displayed } from '../logic/names'
 
 export const inboxPage = 50
 
@@ -60,7 +61,7 @@ export function WaitingForMe() {
                     {rollout.environments.map((e, i) => (
                       <span key={e.id}>
                         {i > 0 && ' → '}
-                        {e.environment.name} {e.state === 'COMPLETED' ? '(done)' : ''}
+                        {displayed(e.environment)} {e.state === 'COMPLETED' ? '(done)' : ''}
                       </span>
                     ))}
                   </p>

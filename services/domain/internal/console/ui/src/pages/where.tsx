@@ -11,6 +11,8 @@ import { Promote } from '../parts/promote'
 import { stateWord } from '../parts/state'
 import { Ago } from '../parts/time'
 import { useTyped } from '../parts/typed'
+import { displayed } from '../logic/names'
+import { EnvironmentLink } from '../parts/named'
 
 type RowData = WhereData['matrix']['nodes'][number]
 type Column = { id: string; name: string; tier: string }
@@ -103,7 +105,7 @@ function Filters({ environments }: { environments: Column[] }) {
         <label htmlFor={`${id}-q`}>Application</label>
         <input id={`${id}-q`} type="search" placeholder="part of its name" value={text} onChange={(e) => setText(e.target.value)} />
       </span>
-      {choice('environment', 'Environment', 'all', [...environments].sort(byTier).map((e) => [e.name, e.name]))}
+      {choice('environment', 'Environment', 'all', [...environments].sort(byTier).map((e) => [e.name, displayed(e)]))}
       {choice('state', 'State', 'any', states.map((s) => [s.toLowerCase(), capital(stateWord(s))]))}
       {choice('health', 'Health', 'any', healths.map((h) => [h.toLowerCase(), capital(stateWord(h))]))}
       {choice('waiting', 'Gate', 'any', [['yes', 'Open']])}
@@ -122,7 +124,7 @@ function Matrix({ rows, columns, old }: { rows: RowData[]; columns: Column[]; ol
             <th scope="col">Application</th>
             {columns.map((e) => (
               <th scope="col" key={e.id}>
-                <Link to={`/environments/${e.name}`}>{e.name}</Link>
+                <EnvironmentLink of={e} />
                 <div>
                   <Tier environment={e} />
                 </div>
@@ -162,7 +164,7 @@ const Row = memo(function Row({ row, columns, promote }: { row: RowData; columns
       {columns.map((e) => {
         const cell = cells.find((c) => c.environment.id === e.id)
         return (
-          <td key={e.id} data-label={e.name}>
+          <td key={e.id} data-label={displayed(e)}>
             {cell ? <Cell cell={cell} application={application.name} /> : <span className="faint">not in its pipeline</span>}
           </td>
         )

@@ -10,6 +10,7 @@ import { announce } from './announce'
 import { Confirm } from './confirm'
 import { Dialog } from './dialog'
 import { Field, findingsUnder, FormError } from './form'
+import { displayed } from '../logic/names'
 
 type Environment = NonNullable<EnvironmentPageData['environment']>
 
@@ -77,8 +78,8 @@ function ApprovalForm({ environment, onClose }: { environment: Environment; onCl
   const shown = ['quorum', 'group', 'expiresAfterSeconds']
   const problem = (field: string) => findingsUnder(change.error, 'approval', field)[0]?.message ?? findingsUnder(change.error, field)[0]?.message
   return (
-    <Dialog title={`Approval before ${environment.name}`} submit="Save" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
-      <p>Every new rollout needs it before it enters {environment.name}. No pipeline can weaken it.</p>
+    <Dialog title={`Approval before ${displayed(environment)}`} submit="Save" busy={change.isPending} onSubmit={() => change.mutate(undefined)} onClose={onClose}>
+      <p>Every new rollout needs it before it enters {displayed(environment)}. No pipeline can weaken it.</p>
       <Field id={`${id}-quorum`} label="How many different people" problem={problem('quorum')}>
         <input id={`${id}-quorum`} aria-describedby={`${id}-quorum-notes`} type="number" min={1} max={20} required autoFocus value={quorum} onChange={(e) => setQuorum(e.target.value)} />
       </Field>

@@ -14,6 +14,7 @@ import { Dialog } from './dialog'
 import { Field, findingsUnder, FormError } from './form'
 import { Waiting } from './page'
 import { Reason } from './reason'
+import { displayed } from '../logic/names'
 
 type Environment = NonNullable<EnvironmentPageData['environment']>
 
@@ -33,7 +34,7 @@ function Loaded({ environment, onClose }: { environment: Environment; onClose: (
   const drivers = useAsk(Drivers, {}, { once: true })
   if (drivers.data) return <ChangeForm environment={environment} drivers={drivers.data.drivers} onClose={onClose} />
   return (
-    <Dialog title={`Change ${environment.name}`} submit="Save" busy disabled onSubmit={onClose} onClose={onClose}>
+    <Dialog title={`Change ${displayed(environment)}`} submit="Save" busy disabled onSubmit={onClose} onClose={onClose}>
       <Waiting query={drivers} what="drivers" />
     </Dialog>
   )
@@ -55,7 +56,7 @@ export function ChangeForm({ environment, drivers, onClose }: { environment: Env
     async () =>
       accepted((await ask(UpdateEnvironment, { input: { environmentId: environment.id, description, driverRef: ref, driverConfig: value, bindingVersion: now?.version, reason } })).updateEnvironment),
     () => {
-      announce(`${environment.name} is changed.`)
+      announce(`${displayed(environment)} is changed.`)
       onClose()
     },
   )
@@ -65,9 +66,9 @@ export function ChangeForm({ environment, drivers, onClose }: { environment: Env
     if (local.length === 0) change.mutate(undefined)
   }
   return (
-    <Dialog title={`Change ${environment.name}`} submit="Save" wide busy={change.isPending} onSubmit={submit} onClose={onClose}>
+    <Dialog title={`Change ${displayed(environment)}`} submit="Save" wide busy={change.isPending} onSubmit={submit} onClose={onClose}>
       <p>
-        Another driver or configuration is a new binding: {environment.name} is onboarded with it, then every application in it is set up again. Until then no new rollout begins here; active rollouts keep the binding that they began with.
+        Another driver or configuration is a new binding: {displayed(environment)} is onboarded with it, then every application in it is set up again. Until then no new rollout begins here; active rollouts keep the binding that they began with.
       </p>
       <Text label="Description" value={description} onChange={setDescription} problem={findingsUnder(change.error, 'description')[0]?.message} field="description" optional />
       <Field id={driverId} label="Driver">

@@ -15,6 +15,8 @@ import { findingsUnder, FormError, sentence } from './form'
 import { Waiting } from './page'
 import { Chip } from './state'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
+import { Named } from './named'
 
 type Environment = NonNullable<EnvironmentPageData['environment']>
 type RolloutCheck = NonNullable<RolloutPageData['rollout']>['checks'][number]
@@ -54,7 +56,7 @@ export function Checks({ rolloutId, checks }: { rolloutId: string; checks: Rollo
                 </th>
                 <td>
                   {c.target === 'PROPOSED' ? 'before ' : 'in '}
-                  {c.environment.name}
+                  <Named of={c.environment} />
                 </td>
                 <td>
                   <Chip {...phases[c.phase]} />
@@ -96,7 +98,7 @@ export function Checks({ rolloutId, checks }: { rolloutId: string; checks: Rollo
 function CheckButtons({ rolloutId, check }: { rolloutId: string; check: RolloutCheck }) {
   const [open, setOpen] = useState<'SUCCESS' | 'FAILURE' | null>(null)
   const pass = open === 'SUCCESS'
-  const name = `${check.key} of ${check.environment.name}`
+  const name = `${check.key} of ${displayed(check.environment)}`
   return (
     <span className="buttons">
       <button type="button" className="primary" onClick={() => setOpen('SUCCESS')} aria-label={`Let ${name} pass`}>
@@ -183,7 +185,7 @@ export function ChecksForm({ environment, onClose }: { environment: Environment;
     if (local.length === 0) change.mutate(undefined)
   }
   return (
-    <Dialog title={`Checks of ${environment.name}`} submit="Save" wide busy={change.isPending} disabled={!query.data} onSubmit={submit} onClose={onClose}>
+    <Dialog title={`Checks of ${displayed(environment)}`} submit="Save" wide busy={change.isPending} disabled={!query.data} onSubmit={submit} onClose={onClose}>
       <p>Every new rollout needs them, beside the checks of its pipeline. No pipeline can weaken them.</p>
       {query.data ? <SchemaForm context={{ root: schema, driver: 'checks', findings, agents: [] }} value={value} onChange={setChecks} /> : <Waiting query={query} what="form" />}
       <FormError error={change.error} shown={(path) => path[0] === 'checks'} />

@@ -8,6 +8,7 @@ import { Dialog } from './dialog'
 import { Field, FormError } from './form'
 import { Waiting } from './page'
 import { Reason } from './reason'
+import { displayed } from '../logic/names'
 
 interface CurateProps {
   application: string
@@ -29,7 +30,7 @@ export function Curate({ application, from, onClose }: CurateProps) {
       onClose()
     },
   )
-  const sources = query.data?.application?.services.flatMap((s) => (s.retiredAt ? [] : s.artifactSources.map((source) => ({ service: s.name, source })))) ?? []
+  const sources = query.data?.application?.services.flatMap((s) => (s.retiredAt ? [] : s.artifactSources.map((source) => ({ service: s.name, label: displayed(s), source })))) ?? []
   return (
     <Dialog title={`Put a set together from ${from.name}`} submit="Create" busy={save.isPending} onSubmit={() => save.mutate(undefined)} onClose={onClose} wide>
       <p>It is not the newest set, and begins no rollout by itself.</p>
@@ -37,10 +38,10 @@ export function Curate({ application, from, onClose }: CurateProps) {
         <input id={nameId} aria-describedby={`${nameId}-notes`} type="text" maxLength={63} value={name} onChange={(e) => setName(e.target.value)} />
       </Field>
       {!query.data && <Waiting query={query} what="versions" />}
-      {sources.map(({ service, source }) => (
+      {sources.map(({ service, label, source }) => (
         <Choice
           key={source.id}
-          label={service}
+          label={label}
           present={from.entries.find((e) => e.artifactSource.id === source.id)?.version}
           versions={source.versions.nodes}
           onChange={(version) => setChosen(({ [source.id]: _, ...others }) => (version === '' ? others : { ...others, [source.id]: { service, version } }))}

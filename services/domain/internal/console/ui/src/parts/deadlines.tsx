@@ -3,6 +3,7 @@ import type { RolloutPageData } from '../api/generated'
 import { remaining } from '../logic/time'
 import { Countdown } from './countdown'
 import { Chip } from './state'
+import { displayed } from '../logic/names'
 
 type Deadline = NonNullable<RolloutPageData['rollout']>['deadlines'][number]
 
@@ -27,7 +28,7 @@ export function Deadlines({ deadlines: all }: { deadlines: Deadline[] }) {
 }
 
 function One({ deadline: d }: { deadline: Deadline }) {
-  const what = d.environment ? d.environment.name : d.kind === 'ABORT' ? 'Taking back' : 'The rollout'
+  const what = d.environment ? displayed(d.environment) : d.kind === 'ABORT' ? 'Taking back' : 'The rollout'
   const whole = remaining(d.seconds * 1_000) + (d.atWork ? ' at work' : '')
   switch (d.state) {
     case 'RUNNING':

@@ -11,10 +11,12 @@ import { announce } from './announce'
 import { Dialog } from './dialog'
 import { Field, findingsUnder, FormError } from './form'
 import { Reason } from './reason'
+import { displayed } from '../logic/names'
 
 export interface Detailed {
   id: string
   name: string
+  displayName?: string
   description: string
   owner: string
   labels: unknown
@@ -26,7 +28,7 @@ export function Details({ of }: { of: Detailed }) {
   const labels = Object.entries(of.labels as Values)
   if (labels.length + of.links.length === 0 && !of.owner) return null
   return (
-    <p className="line" aria-label={`Details of ${of.name}`}>
+    <p className="line" aria-label={`Details of ${displayed(of)}`}>
       {of.owner && <span dir="auto">Owner: {of.owner}</span>}
       {labels.map(([key, value]) => (
         <span key={key} className="faint mono">
@@ -47,7 +49,7 @@ export function EditDetails({ of, can, changed }: { of: Detailed; can: Ability; 
   const [open, setOpen] = useState(false)
   return (
     <>
-      <ActButton ability={can} label={`Details of ${of.name}`} onClick={() => setOpen(true)}>
+      <ActButton ability={can} label={`Details of ${displayed(of)}`} onClick={() => setOpen(true)}>
         Details
       </ActButton>
       {open && (
@@ -87,7 +89,7 @@ export function DetailsForm({ of, onClose, onDone }: { of: Detailed; onClose: ()
       if (relabels) accepted((await ask(SetLabels, { input: { subjectId: of.id, set: newLabels.set, unset: newLabels.unset, reason } })).setLabels)
     },
     () => {
-      announce(`${of.name} is changed.`)
+      announce(`${displayed(of)} is changed.`)
       onDone()
     },
   )
@@ -96,7 +98,7 @@ export function DetailsForm({ of, onClose, onDone }: { of: Detailed; onClose: ()
   const shown = ['description', 'owner', 'set', 'setLinks']
   return (
     <Dialog
-      title={`Details of ${of.name}`}
+      title={`Details of ${displayed(of)}`}
       submit="Save"
       busy={change.isPending}
       disabled={wrong || !(others || relabels)}

@@ -10,6 +10,7 @@ import { ActButton } from './act'
 import { Confirm } from './confirm'
 import { Chip, State } from './state'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
 
 type Stop = NonNullable<RolloutFleetsData['rollout']>['environments'][number]
 type Fleet = NonNullable<Stop['fleet']>
@@ -41,12 +42,13 @@ interface FleetProps {
 
 function FleetView({ id, stop, fleet, back, can, over, changed }: FleetProps) {
   const { name } = stop.environment
+  const shown = displayed(stop.environment)
   return (
-    <section className="card" aria-label={`Targets in ${name}`}>
+    <section className="card" aria-label={`Targets in ${shown}`}>
       <h2>
-        {name}: {fleet.healthy} of {fleet.targets} targets healthy
+        {shown}: {fleet.healthy} of {fleet.targets} targets healthy
       </h2>
-      <Bar part={fleet} what={`Targets in ${name}`} />
+      <Bar part={fleet} what={`Targets in ${shown}`} />
       <p className="faint">{fleetTerms(stop.driverBinding.fleet, back).join(' ')}</p>
       <ul className="plain">
         {fleet.waves.map((wave) => (

@@ -8,6 +8,7 @@ import { Confirm } from './confirm'
 import { Countdown } from './countdown'
 import { Icon } from './icon'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
 
 type Freeze = FreezesData['freezes']['nodes'][number]
 
@@ -16,7 +17,7 @@ export function scopeWords(f: Pick<Freeze, 'tiers' | 'environments' | 'applicati
   const labelled = (what: string, labels: unknown) => (labels ? [`${what} with ${lines(labels as Values).replaceAll('\n', ', ')}`] : [])
   const parts = [
     f.tiers.map((t) => t.toLowerCase()),
-    f.environments.map((e) => e.name),
+    f.environments.map(displayed),
     f.applications.map((a) => a.name),
     labelled('environments', f.environmentLabels),
     labelled('applications', f.applicationLabels),

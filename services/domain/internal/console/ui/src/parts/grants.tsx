@@ -13,6 +13,7 @@ import { Icon } from './icon'
 import { Empty, Waiting } from './page'
 import { Reason } from './reason'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
 
 type Member = MembersData['members']['nodes'][number]
 
@@ -26,7 +27,7 @@ const words = (name: string) => name.toLowerCase().replaceAll('_', '-')
 export function limits(g: Pick<GrantFields, 'applications' | 'environments' | 'tiers'>): string {
   const parts = [
     g.applications.length > 0 && `applications ${g.applications.map((a) => a.name).join(', ')}`,
-    g.environments.length > 0 && `environments ${g.environments.map((e) => e.name).join(', ')}`,
+    g.environments.length > 0 && `environments ${g.environments.map(displayed).join(', ')}`,
     g.tiers.length > 0 && `tiers ${g.tiers.map(words).join(', ')}`,
   ].filter((p) => p !== false)
   return parts.length > 0 ? parts.join('; ') : 'everywhere'
@@ -176,14 +177,14 @@ function NewGrant({ members, groups, onClose }: { members: Member[]; groups: Arr
   )
 }
 
-function Choice({ legend, all, chosen, choose }: { legend: string; all: Array<{ id: string; name: string }>; chosen: string[]; choose: (next: string[]) => void }) {
+function Choice({ legend, all, chosen, choose }: { legend: string; all: Array<{ id: string; name: string; displayName?: string }>; chosen: string[]; choose: (next: string[]) => void }) {
   if (all.length === 0) return null
   return (
     <fieldset className="scopes">
       <legend>{legend}</legend>
       {all.map((one) => (
         <label key={one.id}>
-          <input type="checkbox" checked={chosen.includes(one.id)} onChange={() => choose(chosen.includes(one.id) ? chosen.filter((c) => c !== one.id) : [...chosen, one.id])} /> {one.name}
+          <input type="checkbox" checked={chosen.includes(one.id)} onChange={() => choose(chosen.includes(one.id) ? chosen.filter((c) => c !== one.id) : [...chosen, one.id])} /> {displayed(one)}
         </label>
       ))}
     </fieldset>

@@ -8,6 +8,7 @@ import { useFirst } from './fold'
 import { Who } from './lane'
 import { Logs } from './logs'
 import { stateWord } from './state'
+import { displayed } from '../logic/names'
 
 const verbs: Record<string, string> = {
   create: 'created',
@@ -41,8 +42,8 @@ const verbs: Record<string, string> = {
 function subjects(rollout: LiveRollout['rollout']): Map<string, string> {
   const names = new Map([[rollout.id, 'rollout']])
   for (const e of rollout.environments) {
-    names.set(e.id, e.environment.name)
-    for (const d of e.deployments) names.set(d.id, `${e.environment.name}/${d.service.name}`)
+    names.set(e.id, displayed(e.environment))
+    for (const d of e.deployments) names.set(d.id, `${displayed(e.environment)}/${displayed(d.service)}`)
   }
   return names
 }

@@ -1,6 +1,5 @@
 // An environment of a rollout as a lane: services down, gates across, all moving together. It is a table, because it is one.
 import { useState } from 'react'
-import { Link } from 'react-router'
 import { urgentFirst, type Deployment, type Lane, type Mark, type Stop } from '../logic/gates'
 import { shortDigest } from '../logic/difference'
 import { skipWords } from '../logic/scope'
@@ -9,6 +8,8 @@ import { useFirst } from './fold'
 import { Icon } from './icon'
 import { Chip, State } from './state'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
+import { EnvironmentLink, Named } from './named'
 
 /** How many services of an environment are drawn before a person asks for the others. */
 const most = 20
@@ -60,9 +61,9 @@ function Outside({ link }: { link: NonNullable<Deployment['link']> }) {
 }
 
 /** The tier, where the name does not say it already. */
-export function Tier({ environment }: { environment: { name: string; tier: string } }) {
+export function Tier({ environment }: { environment: { name: string; displayName?: string; tier: string } }) {
   const tier = environment.tier.toLowerCase()
-  return tier === environment.name.toLowerCase() ? null : <span className="faint tier">{tier}</span>
+  return tier === displayed(environment).toLowerCase() ? null : <span className="faint tier">{tier}</span>
 }
 
 /** Brief: one of many, of which only those that move are open from the beginning. */
@@ -76,12 +77,12 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
     <li className={`card lane ${place.status.toLowerCase()}`}>
       <header>
         <h2>
-          <Link to={`/environments/${place.environment.name}`}>{place.environment.name}</Link> <Tier environment={place.environment} />
+          <EnvironmentLink of={place.environment} /> <Tier environment={place.environment} />
         </h2>
         <State state={place.status} />
         <p className="faint">
           {laneWords(place.status, from?.name, target)}
-          {place.follows.length > 0 && <> · follows {place.follows.map((e) => e.name).join(', ')}</>}
+          {place.follows.length > 0 && <> · follows {place.follows.map(displayed).join(', ')}</>}
           {place.startedAt && (
             <>
               {' · '}
@@ -92,12 +93,12 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
         {brief && (
           <button type="button" className="quiet" aria-expanded={open} onClick={() => setChosen(!open)}>
             {open ? 'Hide' : 'Show'} {rows.length === 1 ? 'its service' : `${rows.length} services`}
-            <span className="visually-hidden"> in {place.environment.name}</span>
+            <span className="visually-hidden"> in {displayed(place.environment)}</span>
           </button>
         )}
       </header>
       {open && (
-        <div className="scroll" tabIndex={0} role="region" aria-label={`Services and gates in ${place.environment.name}`}>
+        <div className="scroll" tabIndex={0} role="region" aria-label={`Services and gates in ${displayed(place.environment)}`}>
           <table className="gates">
             <thead>
               <tr>
@@ -120,7 +121,7 @@ export function LaneView({ lane, target, brief }: { lane: Lane; target: string; 
               {shown.map((r) => (
                 <tr key={r.deployment.id}>
                   <th scope="row">
-                    {r.deployment.service.name}
+                    <Named of={r.deployment.service} />
                     <div className="faint">
                       {r.deployment.versions.map((v) => (
                         <span key={v.id} title={v.digest}>
@@ -182,7 +183,7 @@ export function StopView({ stop, over, target }: { stop: Stop; over: boolean; ta
       <li className="stop">
         <Chip tone="quiet" icon="skipped" word="Skipped" />
         <span>
-          <Link to={`/environments/${stop.environment.name}`}>{stop.environment.name}</Link> <Tier environment={stop.environment} /> <span className="faint">{skipWords(stop.cause, target)}</span>
+          <EnvironmentLink of={stop.environment} /> <Tier environment={stop.environment} /> <span className="faint">{skipWords(stop.cause, target)}</span>
         </span>
       </li>
     )

@@ -8,6 +8,8 @@ import { Icon } from './icon'
 
 export interface Palette {
   environments: string[]
+  /** What people call an environment of a name. */
+  called: (environment: string) => string
   types: Array<Exclude<StepType, 'deploy'>>
 }
 
@@ -70,7 +72,7 @@ export function PipelineCanvas(props: CanvasProps) {
     <div className="canvas-frame">
       <div className="palette" role="group" aria-label="Add a step">
         {palette.environments.map((name) => (
-          <Chip key={name} what={name} icon="environment" word={name} onAdd={() => onAdd(name, steps.length)} />
+          <Chip key={name} what={name} icon="environment" word={palette.called(name)} onAdd={() => onAdd(name, steps.length)} />
         ))}
         {palette.types.map((type) => (
           <Chip key={type} what={type} icon={icons[type] ?? 'pending'} word={kinds[type] ?? type} onAdd={() => onAdd(type, steps.length)} />
@@ -105,8 +107,8 @@ export function PipelineCanvas(props: CanvasProps) {
                   <Icon name={icons[String(s.body.type)] ?? 'pending'} /> {kinds[String(s.body.type)] ?? String(s.body.type)}
                   <span className="visually-hidden">, step {i + 1} of {steps.length},</span>
                 </span>
-                <strong>{titleOf(s)}</strong>
-                <Detail step={s} />
+                <strong>{titleOf(s, palette.called)}</strong>
+                <Detail step={s} called={palette.called} />
                 {(wrong[i] ?? 0) > 0 && (
                   <span className="node-wrong">
                     <Icon name="failed" /> {wrong[i] === 1 ? '1 error' : `${wrong[i]} errors`}
@@ -143,10 +145,10 @@ function Chip({ what, icon, word, onAdd }: { what: string; icon: string; word: s
 }
 
 /** What a step does, in a line or two. */
-function Detail({ step: { body }, step }: { step: Step }) {
+function Detail({ step: { body }, step, called }: { step: Step; called: Palette['called'] }) {
   if (body.type === 'pause') return <span className="faint">{span(Number(body.duration ?? 0) * 1000)}</span>
   if (body.type === 'approval') return <span className="faint clip">{typeof body.quorum === 'number' && body.quorum > 1 ? `${body.quorum} people` : 'one person'}{typeof body.group === 'string' && body.group ? ` of ${body.group}` : ''}</span>
-  if (body.type === 'job') return <span className="faint clip">{typeof body.environment === 'string' && body.environment ? `in ${body.environment}` : 'in no environment yet'}</span>
+  if (body.type === 'job') return <span className="faint clip">{typeof body.environment === 'string' && body.environment ? `in ${called(body.environment)}` : 'in no environment yet'}</span>
   if (body.type !== 'deploy' || !environmentOf(step)) return null
   const gates = (Array.isArray(body.gates) ? body.gates : []).filter(isRecord)
   return (

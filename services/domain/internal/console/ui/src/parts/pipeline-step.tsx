@@ -8,6 +8,8 @@ import { SchemaForm, showsAt } from '../form/SchemaForm'
 import { Field, Problem, sentence } from './form'
 
 interface StepProps {
+  /** What people call an environment of a name. */
+  called: (environment: string) => string
   step: Step
   environments: string[]
   /** The environments that steps before this one deploy to. */
@@ -61,7 +63,7 @@ export function StepForm(props: StepProps) {
           <Rules value={body} path={[]} findings={findings} onChange={onChange} />
         </>
       ) : body.type === 'job' ? (
-        <Choice label="Environment" value={String(body.environment ?? '')} options={targets} problem={at('environment')} onChange={(v) => set('environment', v)} />
+        <Choice label="Environment" value={String(body.environment ?? '')} options={targets} called={props.called} problem={at('environment')} onChange={(v) => set('environment', v)} />
       ) : unknown ? (
         <AsJson name="step" value={body} findings={findings} onChange={onChange} />
       ) : null}
@@ -135,7 +137,7 @@ function messageAt(findings: Finding[], path: string[]): string | undefined {
   return found && sentence(found.message)
 }
 
-function Deploy({ step, environments, earlier, schema, driver, config, findings, offers, onChange }: StepProps) {
+function Deploy({ step, environments, earlier, called, schema, driver, config, findings, offers, onChange }: StepProps) {
   const asksId = useId()
   const { body } = step
   const approval = isRecord(body.approval) ? body.approval : null
@@ -143,8 +145,8 @@ function Deploy({ step, environments, earlier, schema, driver, config, findings,
   const below = (name: string) => findings.filter((f) => f.path[0] === name).map((f) => ({ ...f, path: f.path.slice(1) }))
   return (
     <>
-      <Choice label="Environment" value={mine} options={environments} problem={messageAt(findings, ['environment'])} onChange={(v) => onChange({ ...body, environment: v })} />
-      <Follows value={body.follows} earlier={earlier} problem={messageAt(findings, ['follows'])} onChange={(follows) => onChange({ ...body, follows })} />
+      <Choice label="Environment" value={mine} options={environments} called={called} problem={messageAt(findings, ['environment'])} onChange={(v) => onChange({ ...body, environment: v })} />
+      <Follows value={body.follows} earlier={earlier} called={called} problem={messageAt(findings, ['follows'])} onChange={(follows) => onChange({ ...body, follows })} />
       <Field id={asksId} label="An approval before it" inline>
         <input id={asksId} aria-describedby={`${asksId}-notes`} type="checkbox" checked={approval !== null} onChange={(e) => onChange({ ...body, approval: e.target.checked ? { reason: '' } : undefined })} />
       </Field>
@@ -165,14 +167,14 @@ function Deploy({ step, environments, earlier, schema, driver, config, findings,
 }
 
 /** One of some names; one that is not among them stays until another is chosen. */
-function Choice({ label, value, options, problem, onChange }: { label: string; value: string; options: string[]; problem: string | undefined; onChange: (v: string) => void }) {
+function Choice({ label, value, options, called, problem, onChange }: { label: string; value: string; options: string[]; called: StepProps['called']; problem: string | undefined; onChange: (v: string) => void }) {
   const id = useId()
   return (
     <Field id={id} label={label} problem={problem}>
       <select id={id} aria-describedby={`${id}-notes`} aria-invalid={problem ? true : undefined} value={value} onChange={(e) => onChange(e.target.value)}>
         {(options.includes(value) ? options : [value, ...options]).map((o) => (
           <option key={o} value={o}>
-            {o || 'Choose…'}
+            {called(o) || 'Choose…'}
           </option>
         ))}
       </select>
@@ -181,7 +183,7 @@ function Choice({ label, value, options, problem, onChange }: { label: string; v
 }
 
 /** Which environments guard the entrance of this one: the one before, which is the default, or some, or none. */
-function Follows({ value, earlier, problem, onChange }: { value: unknown; earlier: string[]; problem: string | undefined; onChange: (v: string[] | undefined) => void }) {
+function Follows({ value, earlier, called, problem, onChange }: { value: unknown; earlier: string[]; called: StepProps['called']; problem: string | undefined; onChange: (v: string[] | undefined) => void }) {
   const named = Array.isArray(value) ? (value as unknown[]).map(String) : undefined
   if (earlier.length < 2 && named === undefined) return null
   const before = earlier.at(-1)
@@ -191,8 +193,8 @@ function Follows({ value, earlier, problem, onChange }: { value: unknown; earlie
       <legend>What it follows</legend>
       <p className="help">The checks of these environments have to be green, and what was deployed there healthy, before a rollout enters this one.</p>
       <Problem message={problem} />
-      <Tick label={before === undefined ? 'The environment before it' : `The environment before it: ${before}`} ticked={named === undefined} onChange={(on) => onChange(on ? undefined : earlier.slice(-1))} />
-      {named !== undefined && all.map((n) => <Tick key={n} label={n} ticked={named.includes(n)} onChange={(on) => onChange(on ? all.filter((o) => o === n || named.includes(o)) : named.filter((o) => o !== n))} />)}
+      <Tick label={before === undefined ? 'The environment before it' : `The environment before it: ${called(before)}`} ticked={named === undefined} onChange={(on) => onChange(on ? undefined : earlier.slice(-1))} />
+      {named !== undefined && all.map((n) => <Tick key={n} label={called(n)} ticked={named.includes(n)} onChange={(on) => onChange(on ? all.filter((o) => o === n || named.includes(o)) : named.filter((o) => o !== n))} />)}
       {named?.length === 0 && <p className="help">None: no environment guards its entrance.</p>}
     </fieldset>
   )

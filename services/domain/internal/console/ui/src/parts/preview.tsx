@@ -8,6 +8,7 @@ import type { Json } from '../form/schema'
 import { Diffs } from './diff'
 import { sentence } from './form'
 import { Icon } from './icon'
+import { displayed } from '../logic/names'
 
 /** How long a choice has to last before its preview is loaded: arrow keys pass many. */
 const settled = 400
@@ -57,7 +58,7 @@ function Answer({ id, only }: { id: string; only: string[] | null }) {
   return shown.map((e) => (
     <details key={e.environment.id} className="committed" open={shown.length === 1}>
       <summary>
-        {e.environment.name}: {e.reason ? 'cannot be compared' : summary(e.changes)}
+        {displayed(e.environment)}: {e.reason ? 'cannot be compared' : summary(e.changes)}
       </summary>
       <Compared compared={e.compared} />
       {e.reason ? <Untold reason={e.reason} /> : <Diffs changes={e.changes} nothing="Everything is in the repository already: nothing is committed." />}

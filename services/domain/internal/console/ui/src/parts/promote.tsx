@@ -20,6 +20,7 @@ import { prune, validate, withDefaults, type Json } from '../form/schema'
 import { Loading } from './page'
 import { WouldCommit } from './preview'
 import { Reason } from './reason'
+import { displayed } from '../logic/names'
 
 interface PromoteProps {
   application: string
@@ -117,7 +118,7 @@ export function Promote({ application, setId, rollBackFrom, onClose }: PromotePr
               {listed && !sets.some((s) => s.id === listed.id) && <option value={listed.id}>{listed.name}</option>}
               {sets.map((s) => (
                 <option key={s.id} value={s.id}>
-                  {s.name} ({s.entries.map((e) => `${e.service.name} ${e.version.name}`).join(', ')})
+                  {s.name} ({s.entries.map((e) => `${displayed(e.service)} ${e.version.name}`).join(', ')})
                 </option>
               ))}
             </select>
@@ -173,7 +174,7 @@ function Places(props: { places: Target[]; set: string; leftOut: ReadonlySet<str
         <label key={p.name}>
           <input type="checkbox" disabled={p.unchanged} checked={!p.unchanged && !leftOut.has(p.name)} onChange={(e) => toggle(p.name, e.target.checked)} />
           <span>
-            {p.name} <span className="faint">{p.unchanged ? `skipped: ${set} is live there already` : p.live?.name === set ? `${set} again: the last rollout there did not complete` : `${p.live?.name ?? 'nothing'} → ${set}`}</span>
+            {p.displayName} <span className="faint">{p.unchanged ? `skipped: ${set} is live there already` : p.live?.name === set ? `${set} again: the last rollout there did not complete` : `${p.live?.name ?? 'nothing'} → ${set}`}</span>
           </span>
         </label>
       ))}
@@ -196,7 +197,7 @@ function Effect({ app, set, only }: { app: App; set: SetFields; only: string[] |
     <div className="effect">
       {[...groups].map(([live, environments]) => {
         const name = environments[0]?.live?.name
-        const where = environments.map((e) => e.environment.name).join(', ')
+        const where = environments.map((e) => displayed(e.environment)).join(', ')
         return (
           <section key={live} aria-label={`What changes in ${where}`}>
             <h3>

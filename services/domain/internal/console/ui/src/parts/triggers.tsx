@@ -19,6 +19,7 @@ import { Icon } from './icon'
 import { Waiting } from './page'
 import { Chip } from './state'
 import { Ago } from './time'
+import { displayed } from '../logic/names'
 
 type App = NonNullable<TriggersData['application']>
 type Trigger = App['triggers'][number]
@@ -57,10 +58,10 @@ export function Triggers({ name }: { name: string }) {
         <p key={h.environment.id} className="banner">
           <Icon name="paused" />
           <span>
-            Automation begins nothing in <bdi>{h.environment.name}</bdi>: <Link to={`/rollouts/${h.rollout.id}`}>{h.rollout.id}</Link> rolled back there <Ago at={h.since} />.
+            Automation begins nothing in <bdi>{displayed(h.environment)}</bdi>: <Link to={`/rollouts/${h.rollout.id}`}>{h.rollout.id}</Link> rolled back there <Ago at={h.since} />.
           </span>
           <button type="button" onClick={() => setReleasing(h)}>
-            Release {h.environment.name}
+            Release {displayed(h.environment)}
           </button>
         </p>
       ))}
@@ -145,11 +146,11 @@ export function Triggers({ name }: { name: string }) {
       )}
       {releasing && (
         <Confirm
-          title={`Release ${releasing.environment.name}`}
+          title={`Release ${displayed(releasing.environment)}`}
           submit="Release"
           tone="primary"
           reasoned
-          done={`Automation may begin rollouts in ${releasing.environment.name} again.`}
+          done={`Automation may begin rollouts in ${displayed(releasing.environment)} again.`}
           onClose={() => setReleasing(null)}
           send={async (reason) => {
             accepted((await ask(ReleasePromotionHold, { input: { application: name, environment: releasing.environment.name, reason } })).releasePromotionHold)
