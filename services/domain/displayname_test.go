@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -83,11 +84,18 @@ func TestAnEnvironmentIsRenamed(t *testing.T) {
 func TestNamesAndDisplayNamesOfEnvironmentsAreApart(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	s.conflicts(s.show(s.staging.ID, "production"))
+	for _, name := range []string{"production", "Production"} {
+		s.conflicts(s.show(s.staging.ID, name))
+	}
+	s.ok(s.show(s.production.ID, "PRODUCTION")) // its own in another case
 	s.ok(s.show(s.staging.ID, "live"))
-	s.conflicts(s.show(s.production.ID, "live"))
-	_, err := s.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
-		Name: "live", Tier: core.TierQA, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`),
+	err := s.show(s.production.ID, "live")
+	if s.conflicts(err); !strings.Contains(fmt.Sprint(err), "environment live (staging) is called") {
+		t.Errorf("found %v; want the environment that is shown so", err)
+	}
+	s.conflicts(s.show(s.production.ID, "Live"))
+	_, err = s.setup.CreateEnvironment(t.Context(), user(), setup.NewEnvironment{
+		Name: "Live", Tier: core.TierQA, DriverRef: paper, DriverConfig: json.RawMessage(`{"drawer":3}`),
 	})
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("an environment that is made with a display name: found %v; want a conflict", err)
@@ -156,11 +164,10 @@ func TestWhoRenamesEnvironmentsAndServices(t *testing.T) {
 	one := user()
 	one.Permissions = 0
 	one.Grants = []core.Grant{{Permissions: core.PermissionsOf(core.MayConfigure), Environments: []int64{w.staging.ID}}}
-	_, err := w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.staging.ID, DisplayName: "rehearsal"})
-	w.ok(err)
-	_, err = w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.production.ID, DisplayName: "mine"})
+	// Also its own: the name may be one that others write, or that an environment is to be made with.
+	_, err := w.setup.RenameEnvironment(t.Context(), one, setup.Displaying{ID: w.staging.ID, DisplayName: "eu-production"})
 	if !fault.Is(err, fault.Denied) {
-		t.Errorf("another environment: found %v; want it denied", err)
+		t.Errorf("an environment: found %v; want it denied", err)
 	}
 	if _, err = w.setup.RenameService(t.Context(), one, setup.Displaying{ID: api.ID, DisplayName: "mine"}); !fault.Is(err, fault.Denied) {
 		t.Errorf("a service: found %v; want it denied", err)
@@ -293,4 +300,24 @@ func TestTriggersAndRoutesAreStoredWithNames(t *testing.T) {
 	})
 	w.ok(err)
 	w.want(string(route.Config), `{"environments": ["staging", "prod*"]}`)
+}
+
+// D57: looking for the names in a pipeline takes memory as its size, however deep it is nested.
+func TestADeepPipelineTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	const depth = 2000
+	member := `{"` + strings.Repeat("k", 90) + `":`
+	definition := json.RawMessage(strings.Repeat(member, depth) + `{"steps":[]}` + strings.Repeat("}", depth))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+	runtime.ReadMemStats(&after)
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("found %v; want it refused", err)
+	}
+	const most = 200 << 20 // other tests run beside this one; the paths alone would be 366 MB
+	if used := after.TotalAlloc - before.TotalAlloc; used > most {
+		t.Errorf("found %d MB; want at most %d", used>>20, most>>20)
+	}
 }

@@ -462,8 +462,8 @@ func assemble(
 	s.setup.Chaining(func(ctx context.Context, tx setup.Tx, organization, of int64) error {
 		return asTrigger(tx, func(within trigger.Tx) error { return s.triggers.RefuseCircles(ctx, within, organization, of) })
 	})
-	s.setup.Following(func(ctx context.Context, tx setup.Tx, a core.Actor, of core.Application) error {
-		return asTrigger(tx, func(within trigger.Tx) error { return s.triggers.Follow(ctx, within, a, of) })
+	s.setup.Following(func(ctx context.Context, tx setup.Tx, a core.Actor, of core.Application, reason string) error {
+		return asTrigger(tx, func(within trigger.Tx) error { return s.triggers.Follow(ctx, within, a, of, reason) })
 	})
 	secrets, err := secret.New(c.Vault, now, log)
 	if err != nil {

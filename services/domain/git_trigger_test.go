@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,10 @@ import (
 func (w winter) withManifests() {
 	w.t.Helper()
 	w.sourceOf("shop/config")
-	_, err := w.triggers.RemoveTrigger(w.t.Context(), user(), w.application.ID, core.GitTriggerName, "")
-	w.ok(err)
+	if slices.Contains(w.triggersOf(w.application.ID), "git git true") {
+		_, err := w.triggers.RemoveTrigger(w.t.Context(), user(), w.application.ID, core.GitTriggerName, "")
+		w.ok(err)
+	}
 }
 
 // sourceOf adds a source of a repository to the first service of the application.
@@ -52,8 +55,8 @@ func (f *fixture) triggersOf(application int64) []string {
 	return lines
 }
 
-// R4-06, D58: an application has the trigger git from its first source of commits on, recorded as saved by who added the source; one that
-// is switched off or removed stays so.
+// R4-06, D58: a new application has the trigger git from its first source of commits on, recorded as saved by who added the source; one that
+// is switched off or removed stays so. An application that was set up before begins nothing that it did not.
 func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)
@@ -61,7 +64,7 @@ func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
 	w.want(w.triggersOf(w.application.ID), none)
 	w.sourceOf("shop/config")
 	w.want(w.triggersOf(w.application.ID), on)
-	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putTrigger' AND reason = 'its first source of commits' AND principal_type = 'user'`), 1)
+	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putTrigger' AND detail = 'trigger git (git), with the first source of commits' AND principal_type = 'user'`), 1)
 	set := w.commit(901)
 	w.want(w.decide(), []string{"began: commit 000000000000 of git.test/shop/config is new in " + set.Name})
 	_, err := w.triggers.RemoveTrigger(t.Context(), user(), w.application.ID, "git", "")
@@ -79,9 +82,10 @@ func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
 	grown := w.fixture.application("grown", "api")
 	_, err = w.setup.AddService(t.Context(), user(), grown.ID, setup.NewService{
 		Name: "manifests", ArtifactSources: []setup.NewArtifactSource{gitSource("grown/config")},
-	}, "")
+	}, "ticket 7")
 	w.ok(err)
 	w.want(w.triggersOf(grown.ID), on)
+	w.want(w.countOf(`SELECT count(*) FROM cd_changes WHERE action = 'putTrigger' AND reason = 'ticket 7'`), 1)
 	replaced := w.fixture.application("replaced", "api")
 	services, err := w.view.ServicesByApplication(t.Context(), org, []int64{replaced.ID})
 	w.ok(err)
@@ -100,12 +104,25 @@ func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
 	off.sourceOf("off/config")
 	w.want(w.triggersOf(off.application.ID), []string{"commits git false"})
 
-	// A policy about triggers holds for this one.
+	old, gradual := w.another("old", 603), w.another("gradual", 604)
+	old.succeed(old.rollout(old.set))
+	old.sourceOf("old/config")
+	w.want(w.triggersOf(old.application.ID), none)
+	gradual.trigger(core.TriggerVersion, `{"until":"staging"}`)
+	gradual.sourceOf("gradual/config")
+	w.want(w.triggersOf(gradual.application.ID), []string{"version version true"})
+
+	// A policy about triggers holds for this one, and its decision is kept.
 	kept := w.another("kept", 602)
 	w.put(policy.NewPolicySet{Name: "kept", Text: `@id("base") permit (principal, action == Action::"control.change", resource);
 @id("no") forbid (principal, action == Action::"control.change", resource) when { context.action == "putTrigger" };`})
+	decisions := w.countOf(`SELECT count(*) FROM cd_policy_decisions`)
 	kept.sourceOf("kept/config")
 	w.want(w.triggersOf(kept.application.ID), none)
+	w.want(w.countOf(`SELECT count(*) FROM cd_policy_decisions WHERE verdict = 'deny'`), 1)
+	if decisions >= w.countOf(`SELECT count(*) FROM cd_policy_decisions`) {
+		t.Error("no decision is kept")
+	}
 }
 
 // commit reports a commit as the registry does, and answers the set that it makes.

@@ -182,7 +182,7 @@ func (w *world) source(ctx context.Context, t team, interval int) error {
 
 func (w *world) trigger(ctx context.Context, t team) error {
 	_, err := w.api.Ask(ctx, `mutation($input: PutTriggerInput!) { putTrigger(input: $input) { errors { field message code } } }`,
-		map[string]any{"input": map[string]any{"application": t.name, "name": "commits", "kind": "GIT", "config": map[string]any{}, "enabled": true}})
+		map[string]any{"input": map[string]any{"application": t.name, "name": "git", "kind": "GIT", "config": map[string]any{}, "enabled": true}})
 	return err
 }
 

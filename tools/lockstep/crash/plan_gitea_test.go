@@ -99,6 +99,10 @@ func planningAtGitea(t *testing.T) *atGitea {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// It is on from the first source of commits.
+	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, client.Trigger{Name: "git", Kind: "GIT"}, "plans are of requests"); err != nil {
+		t.Fatal(err)
+	}
 	g.hooked(client.ForgeHook{Plans: true}, "pull_request", "pull_request_sync", "pull_request_comment")
 	return g
 }
@@ -253,11 +257,11 @@ func TestPlansOfPullRequestsOnGitea(t *testing.T) {
 	again := g.awaits(number, "the plan of another push", at(head))
 	g.contains("pushed again", again.Body, "+  replicas: 4", head[:12])
 	// What is asked for is planned as of now: a trigger begins a rollout by now.
-	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, client.Trigger{Name: "commits", Kind: "GIT", Enabled: true}, "commits"); err != nil {
+	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, client.Trigger{Name: "git", Kind: "GIT", Enabled: true}, "commits"); err != nil {
 		t.Fatal(err)
 	}
 	g.comment("ann", number, "/lockstep plan\nthere is a trigger")
-	const begins = "trigger commits (git) begins a rollout"
+	const begins = "trigger git (git) begins a rollout"
 	asked := g.awaits(number, "the plan that was asked for", func(client.ForgePull) bool {
 		return strings.Contains(g.comments(number)[0].Body, begins)
 	})

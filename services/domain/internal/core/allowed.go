@@ -347,6 +347,9 @@ type EnvironmentStanding struct {
 
 // May is nil when an actor may do something with the environment as it stands.
 func (s EnvironmentStanding) May(a Actor, action Action) error {
+	if action == ActionRenameEnvironment { // others write its name, too
+		return a.May(action)
+	}
 	if err := a.MayIn(action, s.Environment.Target(0)); err != nil {
 		return err
 	}

@@ -165,6 +165,14 @@ type CommitChange struct {
 // IsImage reports whether a version is a container image; a commit is none.
 func (v Version) IsImage() bool { return !IsOfGit(v.Reference) }
 
+// ShownName is how people are shown something that may have a display name: with the name that it goes by.
+func ShownName(name, display string) string {
+	if display == "" || display == name {
+		return name
+	}
+	return fmt.Sprintf("%s (%s)", display, name)
+}
+
 // IsOfGit reports whether the reference of a version is a commit, or the match key of a source is one of commits.
 func IsOfGit(reference string) bool { return strings.HasPrefix(reference, "git:") }
 

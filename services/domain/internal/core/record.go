@@ -72,6 +72,18 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 	return tx.AddChange(ctx, c)
 }
 
+// RecordIfAllowed is Record for what comes with another change, which continues without it where policies deny it: their decision is kept in
+// the same transaction, and it answers false.
+func RecordIfAllowed(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after any) (bool, error) {
+	err := Record(ctx, tx, a, c, before, after)
+	var denied *deniedChange
+	if !errors.As(err, &denied) {
+		return err == nil, err
+	}
+	_, err = tx.AddPolicyDecision(ctx, denied.decision)
+	return false, err
+}
+
 // RecordDifference is Record for a control that is kept outside of this service: before is what was recorded last, nil for none, and
 // nothing is written where the control is still the same.
 func RecordDifference(ctx context.Context, tx ChangeTx, a Actor, c Change, before json.RawMessage, after any) error {

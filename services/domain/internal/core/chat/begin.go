@@ -90,7 +90,7 @@ func (u *UseCases) beginnings(ctx context.Context, a core.Actor, app core.Applic
 	s.add("%s is the newest of %s, since %s.", set.Name, app.Name, moment(set.CreatedAt))
 	for _, c := range cells[app.ID][:min(len(cells[app.ID]), maxLines)] {
 		if c.Live != nil {
-			s.add("%s has %s now.", c.Environment.DisplayName, c.Live.Name)
+			s.add("%s has %s now.", core.ShownName(c.Environment.Name, c.Environment.DisplayName), c.Live.Name)
 		}
 	}
 	s.add("To begin its rollout: /lockstep rollout %s %s", app.Name, set.Name)

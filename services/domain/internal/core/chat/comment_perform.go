@@ -61,7 +61,7 @@ func (u *UseCases) standing(ctx context.Context, c commented, s *reply) error {
 				if cell.Live != nil {
 					live = cell.Live.Name
 				}
-				s.add("- %s has %s.", cell.Environment.DisplayName, live)
+				s.add("- %s has %s.", core.ShownName(cell.Environment.Name, cell.Environment.DisplayName), live)
 			}
 		}
 		of := waits[r.ID]

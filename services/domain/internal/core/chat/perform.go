@@ -171,7 +171,7 @@ func (u *UseCases) status(ctx context.Context, a core.Actor, o order, s *reply) 
 		if c.Health != "" && c.Health != core.HealthUnknown {
 			health = ", " + string(c.Health)
 		}
-		s.add("%s: %s%s", c.Environment.DisplayName, live, health)
+		s.add("%s: %s%s", core.ShownName(c.Environment.Name, c.Environment.DisplayName), live, health)
 	}
 	r, set, is, err := u.active(ctx, a, app)
 	if err != nil {
@@ -321,7 +321,7 @@ func (u *UseCases) questions(
 	s.add("%s brings %s.", named(r), set.Name)
 	for _, c := range cells[app.ID][:min(len(cells[app.ID]), maxLines)] {
 		if c.Live != nil {
-			s.add("%s has %s now.", c.Environment.DisplayName, c.Live.Name)
+			s.add("%s has %s now.", core.ShownName(c.Environment.Name, c.Environment.DisplayName), c.Live.Name)
 		}
 	}
 	for _, g := range open[:min(len(open), maxLines)] {

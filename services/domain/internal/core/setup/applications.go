@@ -48,7 +48,7 @@ func (u *UseCases) CreateApplication(ctx context.Context, a core.Actor, n NewApp
 		if err != nil {
 			return err
 		}
-		return u.follow(ctx, tx, a, made, slices.Concat(keys...)...)
+		return u.follow(ctx, tx, a, made, "", slices.Concat(keys...)...)
 	})
 	if err == nil {
 		u.status.Changed()

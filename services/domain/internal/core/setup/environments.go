@@ -41,7 +41,7 @@ func (u *UseCases) CreateEnvironment(ctx context.Context, a core.Actor, n NewEnv
 		}
 		e, err := tx.AddEnvironment(ctx, core.Environment{Name: n.Name, Description: n.Description, Tier: n.Tier})
 		if fault.Is(err, fault.Conflict) {
-			return fault.Because(err, fault.Conflict, "an environment named %q exists already", n.Name)
+			return fault.Because(err, fault.Conflict, "an environment exists already that is named %q, or shown as it", n.Name)
 		}
 		if err != nil {
 			return err

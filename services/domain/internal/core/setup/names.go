@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/domain/internal/core"
@@ -26,30 +27,41 @@ func (n Displaying) check() error {
 
 // RenameEnvironment has people see, and write, another name for an environment (D57). The name that it was made with stays what gates,
 // pipelines, policies, programs and configurations go by. Repeating it is a no-op.
+//
+// It takes a member who may configure the whole organization: others write the name where they freeze, grant and deploy, and it may be one
+// that an environment is to be made with.
 func (u *UseCases) RenameEnvironment(ctx context.Context, a core.Actor, n Displaying) (core.Environment, error) {
 	if err := n.check(); err != nil {
 		return core.Environment{}, err
 	}
 	a = a.Proposing(n)
 	var renamed core.Environment
-	err := core.Within(ctx, u.store, a, core.ActionRenameEnvironment, func(ctx context.Context, tx Tx) error {
+	err := core.By(ctx, u.store, a, core.ActionRenameEnvironment, func(ctx context.Context, tx Tx) error {
 		e, err := tx.LockEnvironment(ctx, n.ID)
 		if err != nil {
-			return err
-		}
-		if err := a.MayIn(core.ActionRenameEnvironment, e.Target(0)); err != nil {
 			return err
 		}
 		renamed = e.Environment
 		if e.DisplayName == n.DisplayName {
 			return nil
 		}
+		known, err := tx.EnvironmentByName(ctx, a.Organization, n.DisplayName)
+		if err == nil && known.ID != e.ID { // before anybody is asked to confirm it
+			return taken("environment "+core.ShownName(known.Name, known.DisplayName), n.DisplayName)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
 		made := environmentChange(core.ActionRenameEnvironment, e.Environment)
 		made.Reason = n.Reason
 		if err := core.Record(ctx, tx, a, made, displayState(e.DisplayName), displayState(n.DisplayName)); err != nil {
 			return err
 		}
-		if err := taken(tx.RenameEnvironment(ctx, e.ID, other(n.DisplayName, e.Name)), "an environment", n.DisplayName); err != nil {
+		err = tx.RenameEnvironment(ctx, e.ID, other(n.DisplayName, e.Name))
+		if fault.Is(err, fault.Conflict) {
+			return taken("another environment", n.DisplayName)
+		}
+		if err != nil {
 			return err
 		}
 		renamed.DisplayName = n.DisplayName
@@ -85,13 +97,21 @@ func (u *UseCases) RenameService(ctx context.Context, a core.Actor, n Displaying
 		if s.DisplayName == n.DisplayName {
 			return nil
 		}
+		all, err := tx.ServicesByApplication(ctx, a.Organization, []int64{app.ID})
+		if err != nil {
+			return err
+		}
+		for _, one := range all[app.ID] {
+			if one.ID != s.ID && (strings.EqualFold(one.Name, n.DisplayName) || strings.EqualFold(one.DisplayName, n.DisplayName)) {
+				return taken("service "+core.ShownName(one.Name, one.DisplayName), n.DisplayName)
+			}
+		}
 		made := serviceChange(core.ActionRenameService, s, n.Reason)
 		if err := core.Record(ctx, tx, a, made, displayState(s.DisplayName), displayState(n.DisplayName)); err != nil {
 			return err
 		}
 		renamed.DisplayName = n.DisplayName
-		what := fmt.Sprintf("a service of %q", app.Name)
-		return taken(tx.RenameService(ctx, s.ID, other(n.DisplayName, s.Name)), what, n.DisplayName)
+		return tx.RenameService(ctx, s.ID, other(n.DisplayName, s.Name))
 	})
 	u.wake()
 	return renamed, err
@@ -107,12 +127,9 @@ func other(display, name string) *string {
 
 func displayState(name string) map[string]any { return map[string]any{"display_name": name} }
 
-// taken says of a conflict which name is taken.
-func taken(err error, what, name string) error {
-	if !fault.Is(err, fault.Conflict) {
-		return err
-	}
-	return fault.WithFields(fault.Conflict, fmt.Sprintf("%s is called %q already, by its name or as it is shown", what, name), fault.Field{
+// taken is the conflict of a name that something else has, or is shown as.
+func taken(by, name string) error {
+	return fault.WithFields(fault.Conflict, fmt.Sprintf("%s is called %q already, by its name or as it is shown", by, name), fault.Field{
 		Name: "/displayName", Problem: fmt.Sprintf("%q is taken", name),
 	})
 }
@@ -123,15 +140,13 @@ func byNames(ctx context.Context, r core.ShownReads, organization int64, definit
 	if !json.Valid(definition) { // nested too deeply, among others
 		return definition, nil
 	}
-	var places []writtenName
-	var written []string
-	err := walk(json.NewDecoder(bytes.NewReader(definition)), "", func(path string, one writtenName) {
-		if path == "/steps//environment" || path == "/steps//follows/" {
-			places, written = append(places, one), append(written, one.text)
-		}
-	})
+	places, err := environmentsIn(definition)
 	if err != nil {
 		return nil, fmt.Errorf("find the environments of a pipeline: %w", err)
+	}
+	written := make([]string, len(places))
+	for i, one := range places {
+		written[i] = one.text
 	}
 	names, err := r.EnvironmentsShownAs(ctx, organization, written)
 	if err != nil || len(names) == 0 {
@@ -162,33 +177,73 @@ type writtenName struct {
 	behind, end int64
 }
 
-// walk finds the texts of a document, each with its path, in which an element of a list has no name.
-func walk(d *json.Decoder, path string, found func(path string, one writtenName)) error {
-	behind := d.InputOffset()
+// environmentsIn finds the names of environments that a pipeline has: environment, and the items of follows, of each member of steps.
+func environmentsIn(definition json.RawMessage) (found []writtenName, err error) {
+	d := json.NewDecoder(bytes.NewReader(definition))
+	err = members(d, func(member string) error {
+		if member != "steps" {
+			return skip(d)
+		}
+		return members(d, func(string) error {
+			return members(d, func(member string) error {
+				switch member {
+				case "environment":
+					return text(d, &found)
+				case "follows":
+					return members(d, func(string) error { return text(d, &found) })
+				default:
+					return skip(d)
+				}
+			})
+		})
+	})
+	return found, err
+}
+
+// members calls each for the members of the object or list that comes next, with the name of a member of an object, which has to read its
+// value. Anything else is read.
+func members(d *json.Decoder, each func(name string) error) error {
 	token, err := d.Token()
 	if err != nil {
 		return err
-	}
-	if text, ok := token.(string); ok {
-		found(path, writtenName{text, behind, d.InputOffset()})
 	}
 	begins, ok := token.(json.Delim)
 	if !ok {
 		return nil
 	}
 	for d.More() {
-		at := path + "/"
+		name := ""
 		if begins == '{' {
-			member, err := d.Token()
+			token, err := d.Token()
 			if err != nil {
 				return err
 			}
-			at += fmt.Sprint(member)
+			name, _ = token.(string)
 		}
-		if err := walk(d, at, found); err != nil {
+		if err := each(name); err != nil {
 			return err
 		}
 	}
 	_, err = d.Token() // where it ends
 	return err
+}
+
+// text adds the value that comes next if it is a text.
+func text(d *json.Decoder, found *[]writtenName) error {
+	behind := d.InputOffset()
+	var value json.RawMessage
+	if err := d.Decode(&value); err != nil {
+		return err
+	}
+	var text string
+	if json.Unmarshal(value, &text) == nil && len(value) > 0 && value[0] == '"' {
+		*found = append(*found, writtenName{text, behind, d.InputOffset()})
+	}
+	return nil
+}
+
+// skip reads the value that comes next.
+func skip(d *json.Decoder) error {
+	var value json.RawMessage
+	return d.Decode(&value)
 }

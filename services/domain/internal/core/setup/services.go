@@ -45,7 +45,7 @@ func (u *UseCases) AddService(
 		}
 		made, err = tx.AddService(ctx, core.Service{ApplicationID: application, Name: n.Name, Description: n.Description})
 		if fault.Is(err, fault.Conflict) {
-			return fault.Because(err, fault.Conflict, "a service named %q exists in %q already; it may be retired", n.Name, app.Name)
+			return fault.Because(err, fault.Conflict, "a service exists in %q already that is named %q, or shown as it; it may be retired", app.Name, n.Name)
 		}
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (u *UseCases) AddService(
 		if err := core.Record(ctx, tx, a, serviceChange(core.ActionAddService, made, reason), nil, n.state()); err != nil {
 			return err
 		}
-		return u.follow(ctx, tx, a, app, keys...)
+		return u.follow(ctx, tx, a, app, reason, keys...)
 	})
 	if err == nil {
 		u.status.Changed()

@@ -106,7 +106,7 @@ func (u *UseCases) AddArtifactSource(ctx context.Context, a core.Actor, service 
 		if err := recordSource(ctx, tx, a, core.Change{Action: core.ActionCreateArtifactSource}, made, nil); err != nil {
 			return err
 		}
-		return u.follow(ctx, tx, a, app, key)
+		return u.follow(ctx, tx, a, app, "", key)
 	})
 	if err == nil {
 		u.status.Changed()

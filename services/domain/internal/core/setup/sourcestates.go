@@ -73,7 +73,7 @@ func (u *UseCases) ReplaceArtifactSource(
 			if err := recordSource(ctx, tx, a, core.Change{Action: core.ActionReplaceArtifactSource, Reason: reason}, made, nil); err != nil {
 				return s, err
 			}
-			if err := u.follow(ctx, tx, a, of, key); err != nil {
+			if err := u.follow(ctx, tx, a, of, reason, key); err != nil {
 				return s, err
 			}
 			now := u.clock.Now().Truncate(time.Microsecond)

@@ -68,6 +68,8 @@ type Tx interface {
 	// the name no longer is one of whatever had it before.
 	RenameApplication(ctx context.Context, id int64, name string) error
 	// RenameEnvironment and RenameService are a Conflict when another one has the name, or is shown by it; nil takes the display name away.
+	// EnvironmentByName finds one by its name, or else by its display name.
+	EnvironmentByName(ctx context.Context, organization int64, name string) (core.Environment, error)
 	RenameEnvironment(ctx context.Context, id int64, display *string) error
 	RenameService(ctx context.Context, id int64, display *string) error
 	// FormerNames are those of some applications, the latest first; no key for what has none.

@@ -22,7 +22,7 @@ type UseCases struct {
 	clock   clock.Clock
 	wake    func()
 	chains  func(ctx context.Context, tx Tx, organization, application int64) error
-	commits func(ctx context.Context, tx Tx, a core.Actor, of core.Application) error
+	commits func(ctx context.Context, tx Tx, a core.Actor, of core.Application, reason string) error
 }
 
 // Chaining has f refuse the name of an application with which chains would come back to where they began.
@@ -32,12 +32,12 @@ func (u *UseCases) Chaining(f func(ctx context.Context, tx Tx, organization, app
 
 // Following has f called when an application gets its first source of commits, in the transaction that adds it, behind the lock of the
 // application.
-func (u *UseCases) Following(f func(ctx context.Context, tx Tx, a core.Actor, of core.Application) error) {
+func (u *UseCases) Following(f func(ctx context.Context, tx Tx, a core.Actor, of core.Application, reason string) error) {
 	u.commits = f
 }
 
 // follow is called after an application got sources, with their keys.
-func (u *UseCases) follow(ctx context.Context, tx Tx, a core.Actor, of core.Application, keys ...string) error {
+func (u *UseCases) follow(ctx context.Context, tx Tx, a core.Actor, of core.Application, reason string, keys ...string) error {
 	added := 0
 	for _, key := range keys {
 		if core.IsOfGit(key) {
@@ -50,7 +50,7 @@ func (u *UseCases) follow(ctx context.Context, tx Tx, a core.Actor, of core.Appl
 	if all, err := tx.CommitSources(ctx, of.ID); err != nil || all > added {
 		return err
 	}
-	return u.commits(ctx, tx, a, of)
+	return u.commits(ctx, tx, a, of, reason)
 }
 
 // Deps is what UseCases needs.

@@ -87,6 +87,8 @@ type Tx interface {
 	ApplicationsByID(ctx context.Context, organization int64, ids []int64) (map[int64]core.Application, error)
 	// Details has no key for what has none.
 	Details(ctx context.Context, organization int64, of []core.Detailed) (map[core.Detailed]core.Details, error)
+	// WasRolledOut reports whether an application has a rollout, whatever became of it.
+	WasRolledOut(ctx context.Context, application int64) (bool, error)
 	// DriversOfApplications are the drivers that deploy applications where their pipelines go, by application.
 	DriversOfApplications(ctx context.Context, organization int64, ids []int64) (map[int64][]string, error)
 	// NewestVersionSets has no key for an application that has none.
@@ -276,26 +278,24 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	return saved, err
 }
 
-// Follow gives an application with its first source of commits the trigger that reacts to them (R4-06), unless it has one of that kind,
-// switched off or not. It is a change of the actor like any other: where a policy keeps the actor from it, the application goes without.
-// The application is locked.
-func (u *UseCases) Follow(ctx context.Context, tx Tx, a core.Actor, of core.Application) error {
+// Follow gives an application with its first source of commits the trigger that reacts to them (R4-06), if nothing was rolled out yet and no
+// trigger begins its rollouts: what was set up before begins nothing that it did not. It is a change of the actor like any other: where a
+// policy keeps the actor from it, the application goes without, and the decision is kept. The application is locked.
+func (u *UseCases) Follow(ctx context.Context, tx Tx, a core.Actor, of core.Application, reason string) error {
 	all, err := tx.Triggers(ctx, a.Organization, []int64{of.ID})
-	if err != nil || of.ArchivedAt != nil || slices.ContainsFunc(all[of.ID], func(t core.Trigger) bool { return t.Kind == core.TriggerGit }) {
+	if err != nil || of.ArchivedAt != nil || slices.ContainsFunc(all[of.ID], func(t core.Trigger) bool { return t.Kind != core.TriggerManual }) {
 		return err
 	}
-	if named(all[of.ID], core.GitTriggerName) != nil || len(all[of.ID]) >= MaxTriggers {
-		return nil
+	if rolled, err := tx.WasRolledOut(ctx, of.ID); err != nil || rolled || named(all[of.ID], core.GitTriggerName) != nil {
+		return err
 	}
 	t := core.Trigger{
 		ApplicationID: of.ID, Name: core.GitTriggerName, Kind: core.TriggerGit, Config: json.RawMessage(`{}`), Enabled: true,
 		Author: core.AuthorOf(a), ChangedAt: u.clock.Now(),
 	}
-	err = core.Record(ctx, tx, a, change(core.ActionPutTrigger, of, "its first source of commits", t), nil, state(t))
-	if fault.Is(err, fault.Refused) {
-		return nil
-	}
-	if err != nil {
+	c := change(core.ActionPutTrigger, of, reason, t)
+	c.Detail += ", with the first source of commits"
+	if allowed, err := core.RecordIfAllowed(ctx, tx, a, c, nil, state(t)); err != nil || !allowed {
 		return err
 	}
 	_, err = tx.AddTrigger(ctx, t)

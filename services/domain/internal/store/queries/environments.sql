@@ -56,11 +56,12 @@ SELECT content FROM cd_driver_bundles WHERE organization_id = @organization_id A
 SELECT * FROM cd_environments WHERE organization_id = @organization_id AND name = @name;
 
 -- name: EnvironmentByDisplayName :one
-SELECT * FROM cd_environments WHERE organization_id = @organization_id AND display_name = @name::text;
+SELECT * FROM cd_environments WHERE organization_id = @organization_id AND lower(display_name) = lower(@name::text) AND display_name = @name::text;
 
 -- name: EnvironmentsShownAs :many
 -- The names of the environments that are shown by some others.
-SELECT name, display_name::text AS display_name FROM cd_environments WHERE organization_id = @organization_id AND display_name = ANY(@shown::text[]);
+SELECT name, display_name::text AS display_name FROM cd_environments
+WHERE organization_id = @organization_id AND lower(display_name) = ANY(SELECT lower(s) FROM unnest(@shown::text[]) s) AND display_name = ANY(@shown::text[]);
 
 -- name: RenameEnvironment :execrows
 -- NULL shows its name.

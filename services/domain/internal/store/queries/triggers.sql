@@ -21,6 +21,9 @@ WHERE organization_id = @organization_id AND id = @id;
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND application_id = ANY(@ids::bigint[]) AND removed_at IS NULL
 ORDER BY application_id, name;
 
+-- name: WasRolledOut :one
+SELECT EXISTS (SELECT FROM cd_rollouts WHERE organization_id = @organization_id AND application_id = @application_id);
+
 -- name: TriggersOfKind :many
 SELECT * FROM cd_triggers WHERE organization_id = @organization_id AND kind = @kind AND removed_at IS NULL AND enabled ORDER BY id;
 

@@ -303,6 +303,7 @@ func (q *Queries) ChainsUnder(ctx context.Context, organizationID int64, ids []i
 const driversOfApplications = `-- name: DriversOfApplications :many
 SELECT DISTINCT p.application_id, b.driver_ref
 FROM cd_application_environments p
+JOIN cd_environments e ON e.organization_id = p.organization_id AND e.id = p.environment_id AND e.archived_at IS NULL
 CROSS JOIN LATERAL (
     SELECT l.driver_ref FROM cd_environment_driver_bindings l WHERE l.organization_id = p.organization_id AND l.environment_id = p.environment_id
     ORDER BY l.version DESC LIMIT 1

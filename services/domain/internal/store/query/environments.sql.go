@@ -229,7 +229,7 @@ func (q *Queries) DriverBindingsByID(ctx context.Context, organizationID int64, 
 }
 
 const environmentByDisplayName = `-- name: EnvironmentByDisplayName :one
-SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments WHERE organization_id = $1 AND display_name = $2::text
+SELECT id, organization_id, name, description, tier, readiness, readiness_reason, onboarding_attempt, workflow_ref, archived_at, created_at, updated_at, display_name FROM cd_environments WHERE organization_id = $1 AND lower(display_name) = lower($2::text) AND display_name = $2::text
 `
 
 func (q *Queries) EnvironmentByDisplayName(ctx context.Context, organizationID int64, name string) (Environment, error) {
@@ -317,7 +317,8 @@ func (q *Queries) EnvironmentsByID(ctx context.Context, organizationID int64, id
 }
 
 const environmentsShownAs = `-- name: EnvironmentsShownAs :many
-SELECT name, display_name::text AS display_name FROM cd_environments WHERE organization_id = $1 AND display_name = ANY($2::text[])
+SELECT name, display_name::text AS display_name FROM cd_environments
+WHERE organization_id = $1 AND lower(display_name) = ANY(SELECT lower(s) FROM unnest($2::text[]) s) AND display_name = ANY($2::text[])
 `
 
 type EnvironmentsShownAsRow struct {

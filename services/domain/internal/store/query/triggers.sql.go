@@ -1019,3 +1019,14 @@ func (q *Queries) TriggersOfKind(ctx context.Context, organizationID int64, kind
 	}
 	return items, nil
 }
+
+const wasRolledOut = `-- name: WasRolledOut :one
+SELECT EXISTS (SELECT FROM cd_rollouts WHERE organization_id = $1 AND application_id = $2)
+`
+
+func (q *Queries) WasRolledOut(ctx context.Context, organizationID int64, applicationID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, wasRolledOut, organizationID, applicationID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}

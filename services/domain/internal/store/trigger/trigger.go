@@ -190,6 +190,12 @@ func (w Writes) AddTrigger(ctx context.Context, t core.Trigger) (core.Trigger, e
 	return trigger(row), pg.Classify(err, "add trigger %s", t.Name)
 }
 
+// WasRolledOut implements trigger.Tx.
+func (w Writes) WasRolledOut(ctx context.Context, application int64) (bool, error) {
+	was, err := w.Q.WasRolledOut(ctx, w.Entered, application)
+	return was, pg.Classify(err, "look for rollouts of application %d", application)
+}
+
 // SaveTrigger implements trigger.Tx.
 func (w Writes) SaveTrigger(ctx context.Context, t core.Trigger) error {
 	var removed *time.Time
