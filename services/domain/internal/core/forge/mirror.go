@@ -172,6 +172,9 @@ func (n *Named) addressed(ctx context.Context, tx Tx, organization int64, given 
 		if err != nil {
 			return err
 		}
+		if _, again := n.Addresses[e.ID]; again {
+			return invalid("/addresses", "found %.100q, which is %s; expected each environment once", name, core.ShownName(e.Name, e.DisplayName))
+		}
 		n.Addresses[e.ID], n.AddressOf[e.Name] = given[name], given[name]
 	}
 	return nil

@@ -270,7 +270,7 @@ func (d *decision) members(ctx context.Context, heads []int64) ([]core.ChainNode
 			switch {
 			case f.application.ArchivedAt != nil:
 				skipped = fmt.Sprintf("%q is archived", f.application.Name)
-			case slices.Contains(heads, id): // authors cannot write such a chain; this holds should one be in the tables
+			case slices.Contains(heads, id): // authors cannot write such a chain, but labels and drivers may change later
 				skipped = fmt.Sprintf("the chain began with %q, and does not come back to it", f.application.Name)
 			}
 			add(i+1, id, f.ID, skipped)

@@ -51,7 +51,7 @@ func Kinds() []Kind {
 		{
 			Kind: core.TriggerGit,
 			Description: "A rollout begins when a source of kind git has a new commit, of the files that it is about. Commits that Lockstep made itself " +
-				"begin none. It is saved with the first source of that kind.",
+				"begin none. A new application has one from its first such source on.",
 			Schema: object("", until, inputs,
 				property("quiet_seconds", `"type":"integer","minimum":0,"maximum":3600,"default":0,`+
 					`"description":"How long no other version set may arrive before it begins."`),
