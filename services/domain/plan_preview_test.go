@@ -63,6 +63,8 @@ func TestAChangeIsForeseen(t *testing.T) {
 		Ref: source.Git, Config: json.RawMessage(`{"repository":"https://git.test/shop/config.git","branch":"main","paths":"deploy/**","ignore_paths":"**/*.md"}`),
 	})
 	w.ok(err)
+	_, err = w.triggers.RemoveTrigger(t.Context(), user(), w.application.ID, core.GitTriggerName, "") // it came with the source
+	w.ok(err)
 	w.weighted(`"checks":{"proposed":[{"key":"ticket"}],"active":[{"key":"probe"}]},"commitMatcher":{"quickSync":"^docs:"},`)
 	// Other files, other branches and other repositories touch nothing.
 	w.want(len(w.foresee("x", "README.md", "deploy/README.md")), 0)

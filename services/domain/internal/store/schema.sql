@@ -1361,7 +1361,7 @@ CREATE TABLE cd_environments (
     CONSTRAINT cd_environments_readiness_is_known CHECK ((readiness = ANY (ARRAY['pending'::text, 'ready'::text, 'not_ready'::text]))),
     CONSTRAINT cd_environments_tier_is_known CHECK ((tier = ANY (ARRAY['development'::text, 'qa'::text, 'staging'::text, 'production'::text])))
 );
-CREATE UNIQUE INDEX cd_environments_display_name_is_unique ON cd_environments USING btree (organization_id, display_name) WHERE (display_name IS NOT NULL);
+CREATE UNIQUE INDEX cd_environments_display_name_is_unique ON cd_environments USING btree (organization_id, lower(display_name)) WHERE (display_name IS NOT NULL);
 CREATE TRIGGER cd_environments_name_is_immutable BEFORE UPDATE OF name ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('name');
 CREATE TRIGGER cd_environments_names_are_apart BEFORE INSERT OR UPDATE OF display_name ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_keep_environment_names_apart();
 CREATE TRIGGER cd_environments_touch BEFORE UPDATE ON cd_environments FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -3578,7 +3578,7 @@ CREATE TABLE cd_services (
     CONSTRAINT cd_services_display_name_is_another CHECK (((display_name <> ''::text) AND (display_name <> name))),
     CONSTRAINT cd_services_name_is_given CHECK ((name <> ''::text))
 );
-CREATE UNIQUE INDEX cd_services_display_name_is_unique ON cd_services USING btree (organization_id, application_id, display_name) WHERE (display_name IS NOT NULL);
+CREATE UNIQUE INDEX cd_services_display_name_is_unique ON cd_services USING btree (organization_id, application_id, lower(display_name)) WHERE (display_name IS NOT NULL);
 CREATE TRIGGER cd_services_name_is_immutable BEFORE UPDATE OF name ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_refuse_changed_pins('name');
 CREATE TRIGGER cd_services_names_are_apart BEFORE INSERT OR UPDATE OF display_name ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_keep_service_names_apart();
 CREATE TRIGGER cd_services_touch BEFORE UPDATE ON cd_services FOR EACH ROW EXECUTE FUNCTION cd_touch();
@@ -4717,15 +4717,15 @@ CREATE OR REPLACE FUNCTION cd_keep_environment_names_apart()
 AS $function$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/environment names', current_schema(), NEW.organization_id), 0));
-    IF EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND name = NEW.display_name)
-        OR EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND display_name = NEW.name) THEN
+    IF EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND lower(name) = lower(NEW.display_name) AND id <> NEW.id)
+        OR EXISTS (SELECT FROM cd_environments WHERE organization_id = NEW.organization_id AND lower(display_name) = lower(NEW.name) AND id <> NEW.id) THEN
         RAISE EXCEPTION 'a name of an environment is that of another one'
             USING ERRCODE = 'unique_violation', CONSTRAINT = 'cd_environments_names_are_apart', TABLE = 'cd_environments';
     END IF;
     RETURN NEW;
 END $function$;
 COMMENT ON FUNCTION cd_keep_environment_names_apart IS
-    'No environment is shown by the name of another one. The lock has those who take a name wait for each other.';
+    'No environment is shown by the name of another one, in whatever case. The lock has those who take a name wait for each other.';
 
 CREATE OR REPLACE FUNCTION cd_keep_former_name()
  RETURNS trigger
@@ -4761,8 +4761,8 @@ CREATE OR REPLACE FUNCTION cd_keep_service_names_apart()
 AS $function$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws('/', 'lockstep/service names', current_schema(), NEW.organization_id, NEW.application_id), 0));
-    IF EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND name = NEW.display_name)
-        OR EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND display_name = NEW.name) THEN
+    IF EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND lower(name) = lower(NEW.display_name) AND id <> NEW.id)
+        OR EXISTS (SELECT FROM cd_services WHERE organization_id = NEW.organization_id AND application_id = NEW.application_id AND lower(display_name) = lower(NEW.name) AND id <> NEW.id) THEN
         RAISE EXCEPTION 'a name of a service is that of another one'
             USING ERRCODE = 'unique_violation', CONSTRAINT = 'cd_services_names_are_apart', TABLE = 'cd_services';
     END IF;
