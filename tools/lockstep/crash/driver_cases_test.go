@@ -74,8 +74,8 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &output, &complaints
 	err := cmd.Run()
 	ended, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "4 of 7 cases failed") {
-		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 4 cases of 7", err, complaints.String(), output.String())
+	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "4 of 8 cases failed") {
+		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 4 cases of 8", err, complaints.String(), output.String())
 	}
 	expectNothingLeft(t, temporary)
 	var all []struct {
@@ -126,14 +126,14 @@ func TestInterruptedCasesOfADriver(t *testing.T) {
 	lines, seen := bufio.NewScanner(complaints), ""
 	for lines.Scan() {
 		seen += lines.Text() + "\n"
-		if strings.HasPrefix(lines.Text(), "played 1 of 3") {
+		if strings.HasPrefix(lines.Text(), "played 1 of 4") {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	err = cmd.Wait()
-	if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 130 || !strings.Contains(seen, "played 1 of 3") {
+	if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 130 || !strings.Contains(seen, "played 1 of 4") {
 		t.Errorf("found %v: %s; want the exit code of an interruption, %d", err, seen, 128+int(syscall.SIGINT))
 	}
 	expectNothingLeft(t, temporary)

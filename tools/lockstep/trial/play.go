@@ -41,7 +41,9 @@ type trial struct {
 	// name is that of the application, the environment, the namespace and the repository.
 	name  string
 	texts map[string]string
-	out   *Outcome
+	// set is that of the last rollout.
+	set client.VersionSet
+	out *Outcome
 }
 
 // play plays a case as the application of a name. An error is only that of an interruption: anything else is a failure of the case.
@@ -166,15 +168,17 @@ func (t *trial) roll(ctx context.Context, i int) error {
 			images[service] = demo.Image{Tag: image.Tag, Labels: map[string]string{demo.SimulateLabel: image.Simulate}}
 		}
 	}
-	set, err := t.PushImages(ctx, images, func() error { return nil })
+	set, err := t.PushImages(ctx, images, t.set, func() error { return nil })
 	if err != nil {
 		return err
 	}
-	texts := maps.Clone(t.texts)
+	t.set = set
 	for _, e := range set.Entries {
-		texts["digest:"+e.Service.Name] = e.Version.Digest
+		if _, pushed := images[e.Service.Name]; pushed {
+			t.texts["digest:"+e.Service.Name] = e.Version.Digest
+		}
 	}
-	want, err := fill(t.Rollouts[i].Expect, texts)
+	want, err := fill(t.Rollouts[i].Expect, t.texts)
 	if err != nil {
 		return err
 	}
