@@ -100,7 +100,7 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 			return err
 		}
 	}
-	files, err := fill(t.Files, t.texts)
+	files, err := fillFiles(t.Files, t.texts)
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,9 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 		return err
 	}
 	if err := t.CreateApplication(ctx); err != nil {
+		return err
+	}
+	if err := t.leaveRollbacks(ctx); err != nil {
 		return err
 	}
 	if err := t.CreateEnvironments(ctx); err != nil {
@@ -124,6 +127,17 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	return t.AwaitPipeline(ctx)
+}
+
+// leaveRollbacks turns automatic rollbacks off: after a rollout that fails, its objects are compared, and the next one begins.
+func (t *trial) leaveRollbacks(ctx context.Context) error {
+	a, err := t.API.Application(ctx, t.name)
+	if err != nil {
+		return err
+	}
+	a.RollbackPolicy.OnFailed, a.RollbackPolicy.OnDegraded = false, false
+	_, err = t.API.SetRollbackPolicy(ctx, a.ID, a.RollbackPolicy)
+	return err
 }
 
 // pipeline is that of the case, in which the deploy steps have environment and config.
