@@ -95,8 +95,9 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 		controller("argo-rollouts", canary.Run),
 		controller("kube-controller-manager", func(ctx context.Context) error { return standIns(ctx, store, c.Clock) }),
 		controller("deployment-controller", func(ctx context.Context) error {
-			d := deploymentController{store: store, images: c.Images, registry: c.Registry, clock: c.Clock, log: log.With("controller", "deployment")}
-			return d.run(ctx)
+			return deploymentController{
+				store: store, images: c.Images, registry: c.Registry, clock: c.Clock, log: log.With("controller", "deployment"),
+			}.run(ctx)
 		}),
 		{Name: "kube-apiserver", Run: func(ctx context.Context, started func()) error {
 			started()

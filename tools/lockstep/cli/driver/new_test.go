@@ -74,7 +74,8 @@ func TestANewDriverPassesItsTests(t *testing.T) {
 	if err := os.WriteFile(setup, []byte("unknown()\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "v1/app_env_setup.star:1:1: undefined: unknown") {
+	const undefined = "v1/app_env_setup.star:1:1: undefined: unknown"
+	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), undefined) {
 		t.Errorf("found %v; expected a program with an unknown name to be refused", err)
 	}
 	if err := os.Rename(filepath.Join(folder, "deploy.test.yaml"), filepath.Join(folder, "deploy.test.yml")); err != nil {
@@ -83,7 +84,8 @@ func TestANewDriverPassesItsTests(t *testing.T) {
 	if err := os.WriteFile(setup, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "expected the name deploy.test.yaml") {
+	const renamed = "expected the name deploy.test.yaml"
+	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), renamed) {
 		t.Errorf("found %v; expected another suffix to be refused", err)
 	}
 	kind := filepath.Join(t.TempDir(), "kind")

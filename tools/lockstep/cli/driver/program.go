@@ -41,7 +41,8 @@ func (p programs) checkPrograms(ctx context.Context, bundles []*driver.Bundle) e
 	}
 	return p.Ask(func(client autoflowv1.AutoFlowClient) error {
 		return eachProgram(bundles, func(program driver.Program, inputs []byte) ([]fault.Field, error) {
-			found, err := client.CheckProgram(ctx, &autoflowv1.CheckProgramRequest{Starlark: program.Source, Modules: program.Modules, Inputs: inputs})
+			request := autoflowv1.CheckProgramRequest{Starlark: program.Source, Modules: program.Modules, Inputs: inputs}
+			found, err := client.CheckProgram(ctx, &request)
 			if err != nil {
 				return nil, err
 			}
