@@ -9,9 +9,11 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/activity"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/program"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/events"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/function"
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/offline"
+	"github.com/lockstep-cd/lockstep/services/workflow/internal/script"
 )
 
 // Recording is a run that was exported, and can be replayed without the service.
@@ -32,6 +34,12 @@ func Replay(r Recording, o ReplayOptions) (ReplayReport, error) { return offline
 // ParseBreakpoint reads FILE:LINE.
 func ParseBreakpoint(text string) (file string, line int, err error) {
 	return offline.ParseBreakpoint(text)
+}
+
+// CheckProgram compiles a program with its modules, and compares the inputs, an object, with what it can take; nothing is run. The error is
+// Invalid, with a field for each finding, as CheckProgram of the API names it. Which Functions there are is not known here.
+func CheckProgram(source []byte, modules map[string][]byte, inputs []byte) error {
+	return script.New(script.Limits{}).Check(program.Program{Source: source, Modules: modules}, inputs)
 }
 
 // RecordedEntry is an entry of a Recording as an export has it.

@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/lockstep-cd/lockstep/pkg/testkit/pgtest"
+	"github.com/lockstep-cd/lockstep/tools/lockstep/stack"
 )
 
 // casesFolder is a folder with the driver kubernetes@1 under another name, and tables of cases for the simulated cluster.
@@ -74,8 +77,8 @@ func TestADriversCasesArePlayedAgainstTheCluster(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &output, &complaints
 	err := cmd.Run()
 	ended, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "4 of 7 cases failed") {
-		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 4 cases of 7", err, complaints.String(), output.String())
+	if !ok || ended.ExitCode() != 4 || !strings.Contains(complaints.String(), "4 of 8 cases failed") {
+		t.Fatalf("found %v, %s\n%s; want the exit code 4 for 4 cases of 8", err, complaints.String(), output.String())
 	}
 	expectNothingLeft(t, temporary)
 	var all []struct {
@@ -120,21 +123,63 @@ func TestInterruptedCasesOfADriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var output bytes.Buffer
+	cmd.Stdout = &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	lines, seen := bufio.NewScanner(complaints), ""
 	for lines.Scan() {
 		seen += lines.Text() + "\n"
-		if strings.HasPrefix(lines.Text(), "played 1 of 3") {
+		if strings.HasPrefix(lines.Text(), "played 1 of 4") {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	err = cmd.Wait()
-	if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 130 || !strings.Contains(seen, "played 1 of 3") {
+	if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 130 || !strings.Contains(seen, "played 1 of 4") {
 		t.Errorf("found %v: %s; want the exit code of an interruption, %d", err, seen, 128+int(syscall.SIGINT))
 	}
+	const first = "a canary passes its gate after an approval"
+	if !strings.Contains(output.String(), `"case": "`+first+`"`) || !strings.Contains(seen, first+": passed\n") {
+		t.Errorf("found %s\n%s; want what was played until then", seen, output.String())
+	}
 	expectNothingLeft(t, temporary)
+}
+
+// A temporary stack that does not start leaves no schemas on a server that it shares.
+func TestATemporaryStackThatDoesNotStartLeavesNoSchemas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	_, err := stack.Start(ctx, stack.Config{
+		Dir: dir, DatabaseURL: pgtest.URL(t), Temporary: true, Set: []string{"relay.unknown=1"}, // the relay starts after the services
+	})
+	if err == nil || !strings.Contains(err.Error(), "unknown") {
+		t.Fatalf("found %v; want the relay refused", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "config", "domain.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, schema, found := strings.Cut(string(text), "\nschema: ")
+	schema, _, _ = strings.Cut(schema, "\n")
+	_, id, named := strings.Cut(schema, "domain_")
+	if !found || !named {
+		t.Fatalf("found %q in the configuration of the domain service; want the name of its schema", schema)
+	}
+	conn, err := pgx.Connect(ctx, pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+	var left []string
+	if err := conn.QueryRow(ctx, "SELECT array_agg(nspname::text) FROM pg_namespace WHERE nspname LIKE '%\\_' || $1", id).Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("found the schemas %v; want none", left)
+	}
 }

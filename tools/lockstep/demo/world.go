@@ -203,12 +203,12 @@ type Image struct {
 
 // Push pushes one image for each service, and answers the version set that has all of them.
 func (w *World) Push(ctx context.Context, tag string, labels map[string]map[string]string) (client.VersionSet, error) {
-	return w.PushImages(ctx, w.images(tag, labels), func() error { return nil })
+	return w.PushImages(ctx, w.images(tag, labels), client.VersionSet{}, func() error { return nil })
 }
 
 // PushWhile is Push, with something that is done between the push and the first look for the version set.
 func (w *World) PushWhile(ctx context.Context, tag string, between func() error) (client.VersionSet, error) {
-	return w.PushImages(ctx, w.images(tag, nil), between)
+	return w.PushImages(ctx, w.images(tag, nil), client.VersionSet{}, between)
 }
 
 // images are those of all services with one tag.
@@ -220,10 +220,15 @@ func (w *World) images(tag string, labels map[string]map[string]string) map[stri
 	return all
 }
 
-// PushImages pushes images of services, and answers the version set that has all of them, and a version of every other service. Between the
-// push and the first look for the version set, between is called.
-func (w *World) PushImages(ctx context.Context, images map[string]Image, between func() error) (client.VersionSet, error) {
+// PushImages pushes images of services, and answers the version set that has them, and of every other service the version that it has in
+// the set before. Between the push and the first look for the version set, between is called.
+func (w *World) PushImages(
+	ctx context.Context, images map[string]Image, before client.VersionSet, between func() error,
+) (client.VersionSet, error) {
 	digests, tags := map[string]string{}, []string{}
+	for _, e := range before.Entries {
+		digests[e.Service.Name] = e.Version.Digest
+	}
 	for _, service := range slices.Sorted(maps.Keys(images)) {
 		image := images[service]
 		err := w.insist(ctx, "the OCI registry to take an image", func() (err error) {
@@ -240,22 +245,50 @@ func (w *World) PushImages(ctx context.Context, images map[string]Image, between
 	if err := between(); err != nil {
 		return client.VersionSet{}, err
 	}
+	newest := 10
+	if before.ID != "" {
+		newest = 0 // all of them: images may be those of any set
+	}
 	var found client.VersionSet
 	err := w.Await(ctx, "a version set of the images pushed as "+strings.Join(tags, ", "), func() (string, bool, error) {
-		sets, err := w.API.VersionSets(ctx, w.Scenario.Application, 10)
-		for _, set := range sets {
-			if slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool {
-				pushed, ok := digests[e.Service.Name]
-				return ok && pushed != e.Version.Digest
-			}) {
-				continue
-			}
-			found = set
-			return "", len(set.Entries) == len(w.Scenario.Services), err
+		sets, err := w.API.VersionSets(ctx, w.Scenario.Application, newest)
+		if err != nil {
+			return "", false, err
 		}
-		return fmt.Sprintf("%d version sets, none with all of them", len(sets)), false, err
+		if i := slices.IndexFunc(sets, func(set client.VersionSet) bool { return w.consists(set, digests) }); i >= 0 {
+			found = sets[i]
+			return "", true, nil
+		}
+		if versions := versionsOf(sets, digests); before.ID != "" && len(versions) == len(digests) {
+			found, err = w.API.CreateVersionSet(ctx, client.NewVersionSet{
+				Application: w.Scenario.Application, From: before.ID, Versions: versions, Reason: "images pushed as " + strings.Join(tags, ", "),
+			})
+			return "", err == nil, err
+		}
+		return fmt.Sprintf("%d version sets, none with all of them", len(sets)), false, nil
 	})
 	return found, err
+}
+
+// consists reports whether a set has an image of each service, and none but these.
+func (w *World) consists(set client.VersionSet, digests map[string]string) bool {
+	return len(set.Entries) == len(w.Scenario.Services) && !slices.ContainsFunc(set.Entries, func(e client.VersionSetEntry) bool {
+		digest, known := digests[e.Service.Name]
+		return known && digest != e.Version.Digest
+	})
+}
+
+// versionsOf are the versions in sets that have digests, by service.
+func versionsOf(sets []client.VersionSet, digests map[string]string) map[string]string {
+	versions := map[string]string{}
+	for _, set := range sets {
+		for _, e := range set.Entries {
+			if digests[e.Service.Name] == e.Version.Digest {
+				versions[e.Service.Name] = e.Version.ID
+			}
+		}
+	}
+	return versions
 }
 
 // Await looks until look says that it is so. What look saw last is part of the error when it never is.

@@ -151,10 +151,11 @@ type clusterConfig struct {
 	Dir         string `koanf:"dir"`
 	GitUsername string `koanf:"git_username"`
 	GitPassword string `koanf:"git_password" secret:"true"`
+	Registry    string `koanf:"registry"`
 }
 
 func runCluster(ctx context.Context, c clusterConfig) error {
 	return simcluster.Run(ctx, simcluster.Config{
-		Address: c.Address, Dir: c.Dir, GitUsername: c.GitUsername, GitPassword: c.GitPassword,
+		Address: c.Address, Dir: c.Dir, GitUsername: c.GitUsername, GitPassword: c.GitPassword, Registry: c.Registry,
 	}, logger("simcluster"), func() {})
 }

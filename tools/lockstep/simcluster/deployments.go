@@ -13,18 +13,28 @@ import (
 	"github.com/lockstep-cd/lockstep/tools/lockstep/simcluster/rollouts"
 )
 
-// runDeployments has every Deployment come up at once, or not at all, as Kubernetes' controller would bring about after a while. All of its
+// deploymentController brings Deployments up.
+type deploymentController struct {
+	store  *apiserver.Store
+	images rollouts.Images
+	// registry is the one whose images are looked at however they are given.
+	registry string
+	clock    clock.Clock
+	log      *slog.Logger
+}
+
+// run has every Deployment come up at once, or not at all, as Kubernetes' controller would bring about after a while. All of its
 // pods are of the new version, so that an image that fails from a weight on fails whatever the weight is.
-func runDeployments(ctx context.Context, store *apiserver.Store, images rollouts.Images, clk clock.Clock, log *slog.Logger) error {
+func (c deploymentController) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		changed := store.Changed()
-		all, _ := store.List(apiserver.Deployments, "")
+		changed := c.store.Changed()
+		all, _ := c.store.List(apiserver.Deployments, "")
 		for _, o := range all {
-			if err := runDeployment(ctx, store, images, log, o); err != nil {
+			if err := c.runOne(ctx, o); err != nil {
 				return err
 			}
 		}
-		timer := clk.NewTimer(time.Second)
+		timer := c.clock.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -35,20 +45,20 @@ func runDeployments(ctx context.Context, store *apiserver.Store, images rollouts
 	return nil
 }
 
-// runDeployment writes the status of a Deployment that is newer than its status. One whose status was written by a client without a
+// runOne writes the status of a Deployment that is newer than its status. One whose status was written by a client without a
 // generation stays as it is, so that a test can take a controller away.
-func runDeployment(ctx context.Context, store *apiserver.Store, images rollouts.Images, log *slog.Logger, o apiserver.Object) error {
+func (c deploymentController) runOne(ctx context.Context, o apiserver.Object) error {
 	generation, _ := o.Number("metadata", "generation")
 	observed, written := o.Number("status", "observedGeneration")
 	if o.Map("status") != nil && (!written || observed >= generation) {
 		return nil
 	}
-	fails, err := failing(ctx, images, o)
+	fails, err := c.failing(ctx, o)
 	if err != nil {
-		log.WarnContext(ctx, "image cannot be pulled", "deployment", o.Name(), telemetry.KeyError, err.Error())
+		c.log.WarnContext(ctx, "image cannot be pulled", "deployment", o.Name(), telemetry.KeyError, err.Error())
 		return nil // pods of a version that cannot be pulled do not come up; the next look tries again
 	}
-	_, err = store.Modify(apiserver.Key{Resource: apiserver.Deployments, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status,
+	_, err = c.store.Modify(apiserver.Key{Resource: apiserver.Deployments, Namespace: o.Namespace(), Name: o.Name()}, apiserver.Status,
 		func(now apiserver.Object) (apiserver.Object, error) {
 			if newer, _ := now.Number("metadata", "generation"); newer == generation {
 				now["status"] = statusOfDeployment(now, fails)
@@ -89,15 +99,16 @@ func statusOfDeployment(o apiserver.Object, fails bool) map[string]any {
 	}
 }
 
-// failing reports whether the pods of a Deployment do not come up. Only images that are given by digest are looked at.
-func failing(ctx context.Context, images rollouts.Images, o apiserver.Object) (bool, error) {
+// failing reports whether the pods of a Deployment do not come up. Images are looked at that are given by digest, and all of
+// our own registry: others may not be there at all.
+func (c deploymentController) failing(ctx context.Context, o apiserver.Object) (bool, error) {
 	for _, container := range o.List("spec", "template", "spec", "containers") {
 		m, _ := container.(map[string]any)
 		image, _ := m["image"].(string)
-		if !strings.Contains(image, "@sha256:") {
+		if own := c.registry != "" && strings.HasPrefix(image, c.registry+"/"); !own && !strings.Contains(image, "@sha256:") {
 			continue
 		}
-		labels, err := images.Labels(ctx, image)
+		labels, err := c.images.Labels(ctx, image)
 		if err != nil {
 			return false, err
 		}

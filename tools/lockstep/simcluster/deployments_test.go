@@ -15,27 +15,50 @@ func TestDeploymentsComeUpOrNot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	api := f.client.Resource(deployments).Namespace("default")
-	apply := func(image string) {
+	applyAs := func(name, image string) {
 		t.Helper()
-		text := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"api"},"spec":{"replicas":2,
-			"template":{"spec":{"containers":[{"name":"api","image":%q}]}}}}`, image)
-		if _, err := api.Patch(t.Context(), "api", types.ApplyPatchType, []byte(text), metav1.PatchOptions{FieldManager: "test"}); err != nil {
+		text := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":2,
+			"template":{"spec":{"containers":[{"name":"api","image":%q}]}}}}`, name, image)
+		if _, err := api.Patch(t.Context(), name, types.ApplyPatchType, []byte(text), metav1.PatchOptions{FieldManager: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	reason := func(want string, available int64) {
+	apply := func(image string) {
 		t.Helper()
-		f.await(api, "api", want, func(o *unstructured.Unstructured) bool {
+		applyAs("api", image)
+	}
+	reasonOf := func(name, want string, available int64) {
+		t.Helper()
+		f.await(api, name, want, func(o *unstructured.Unstructured) bool {
 			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 			seen, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
 			n, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas")
 			return len(conditions) == 2 && conditions[1].(map[string]any)["reason"] == want && seen == o.GetGeneration() && n == available
 		})
 	}
+	reason := func(want string, available int64) {
+		t.Helper()
+		reasonOf("api", want, available)
+	}
 	apply("api:unreleased")
 	reason("NewReplicaSetAvailable", 2)
 	apply(f.push("degraded-at=50"))
 	reason("ProgressDeadlineExceeded", 0)
 	apply(f.push(""))
+	reason("NewReplicaSetAvailable", 2)
+	f.push("degraded-at=50")
+	apply(f.images + "/shop/api:latest") // by tag
+	reason("ProgressDeadlineExceeded", 0)
+	apply(f.images + "/shop/api:missing")
+	applyAs("later", "later:unreleased") // is looked at after it
+	reasonOf("later", "NewReplicaSetAvailable", 2)
+	o, err := api.Get(t.Context(), "api", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); seen >= o.GetGeneration() {
+		t.Errorf("an image that does not exist came up: found %v", o.Object["status"])
+	}
+	f.pushAs("", "missing")
 	reason("NewReplicaSetAvailable", 2)
 }

@@ -79,7 +79,7 @@ func (f *fixture) start() {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- simcluster.Run(ctx, simcluster.Config{
-			Address: f.address, Dir: f.folder, Token: "token", GitUsername: "lockstep", GitPassword: "secret", Speed: 100,
+			Address: f.address, Dir: f.folder, Token: "token", GitUsername: "lockstep", GitPassword: "secret", Speed: 100, Registry: f.images,
 		}, slog.New(slog.DiscardHandler), func() { close(ready) })
 	}()
 	f.stop = func() {
@@ -100,6 +100,12 @@ func (f *fixture) start() {
 // push makes an image and answers its reference by digest.
 func (f *fixture) push(simulate string) string {
 	f.t.Helper()
+	return f.pushAs(simulate, "latest")
+}
+
+// pushAs is push with a tag.
+func (f *fixture) pushAs(simulate, tag string) string {
+	f.t.Helper()
 	image, err := random.Image(16, 1)
 	if err != nil {
 		f.t.Fatal(err)
@@ -114,7 +120,7 @@ func (f *fixture) push(simulate string) string {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		f.t.Fatal(err)
 	}
-	ref, err := name.ParseReference(f.images + "/shop/api:latest")
+	ref, err := name.ParseReference(f.images + "/shop/api:" + tag)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Speed float64
 	// Clock is what time comes from; nil is the system's.
 	Clock clock.Clock
+	// Registry is the host:port of the registry whose images Deployments are looked at for; those of others only if given by digest.
+	Registry string
 	// Images says how images behave; nil asks their registries for the label lockstep.dev/simulate.
 	Images rollouts.Images
 }
@@ -93,7 +95,9 @@ func parts(store *apiserver.Store, listener net.Listener, c Config, log *slog.Lo
 		controller("argo-rollouts", canary.Run),
 		controller("kube-controller-manager", func(ctx context.Context) error { return standIns(ctx, store, c.Clock) }),
 		controller("deployment-controller", func(ctx context.Context) error {
-			return runDeployments(ctx, store, c.Images, c.Clock, log.With("controller", "deployment"))
+			return deploymentController{
+				store: store, images: c.Images, registry: c.Registry, clock: c.Clock, log: log.With("controller", "deployment"),
+			}.run(ctx)
 		}),
 		{Name: "kube-apiserver", Run: func(ctx context.Context, started func()) error {
 			started()

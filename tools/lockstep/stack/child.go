@@ -71,6 +71,7 @@ func (s *Stack) ownChildren() []child {
 		}},
 		{name: "simcluster", stage: 0, ready: tcpReady(s.address("cluster")), config: map[string]any{
 			"address": s.address("cluster"), "dir": s.path("cluster"), "git_username": gitUser, "git_password": token,
+			"registry": s.address("oci"),
 		}},
 		{name: "workflow", stage: 1, ready: healthy("workflow"), config: s.service("workflow", map[string]any{
 			"grpc_address": s.address("workflow"), "token": token, "agents": []int{AgentID},

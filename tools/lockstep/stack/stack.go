@@ -23,6 +23,9 @@ import (
 // startWithin bounds the start of one stage: migrations on a slow machine, not an install of PostgreSQL.
 const startWithin = 2 * time.Minute
 
+// discardWithin bounds how long a server may take to drop three schemas, or not to answer.
+const discardWithin = time.Minute
+
 // Config says how to run a stack.
 type Config struct {
 	// Dir keeps everything. A stack continues with what an earlier one left there.
@@ -34,6 +37,8 @@ type Config struct {
 	Kubeconfig string
 	// Fast gives up durability against a crash of the machine: for data that nobody needs tomorrow.
 	Fast bool
+	// Temporary has a stack whose start fails remove what it has outside its folder, as Discard does.
+	Temporary bool
 	// Set is more configuration of parts, part.key=value each, over what the stack writes for them.
 	Set []string
 	// Environment is added to that of every process, as NAME=value.
@@ -72,7 +77,11 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 	}
 	s := &Stack{config: c}
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		err = errors.Join(err, s.Stop())
+		if c.Temporary && s.settings.ID != "" { // without it, it has got nowhere
+			err = errors.Join(err, s.Discard(context.WithoutCancel(ctx)))
+		}
+		return nil, err
 	}
 	return s, nil
 }
@@ -348,6 +357,8 @@ func (s *Stack) Discard(ctx context.Context) error {
 	if s.config.DatabaseURL == "" {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, discardWithin)
+	defer cancel()
 	conn, err := pgx.Connect(ctx, s.config.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("discard schemas: %w", err)

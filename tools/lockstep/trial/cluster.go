@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,10 +56,32 @@ func (c cluster) differs(ctx context.Context, namespace string, want Object) (st
 	case want.Absent:
 		return what + ": found it, expected it to be absent", nil
 	}
+	if problem := outdated(found, want.Fields); problem != "" {
+		return what + ": " + problem, nil
+	}
 	if at, problem := compare("", found, want.Fields); problem != "" {
 		return what + at + ": " + problem, nil
 	}
 	return "", nil
+}
+
+// outdated reports that a status is compared that the object's controller wrote before it saw the object as it is. Some controllers write
+// the generation that they have seen as text.
+func outdated(found, want map[string]any) string {
+	if _, compared := want["status"]; !compared {
+		return ""
+	}
+	metadata, _ := found["metadata"].(map[string]any)
+	status, _ := found["status"].(map[string]any)
+	newest, err := strconv.ParseInt(fmt.Sprint(metadata["generation"]), 10, 64)
+	if err != nil {
+		return "" // it has none
+	}
+	observed, err := strconv.ParseInt(fmt.Sprint(status["observedGeneration"]), 10, 64)
+	if err != nil || observed >= newest {
+		return ""
+	}
+	return fmt.Sprintf("found a status of generation %d, expected one of generation %d: no controller has seen the newest", observed, newest)
 }
 
 // compare finds the first value that is not as expected. Of objects, only the members that are expected are compared.
@@ -86,10 +110,27 @@ func compare(at string, found, want any) (where, problem string) {
 		}
 		return "", ""
 	}
-	if reflect.DeepEqual(found, want) {
+	if reflect.DeepEqual(found, want) || sameNumber(found, want) {
 		return "", ""
 	}
 	return at, fmt.Sprintf("found %s, expected %s", short(found), short(want))
+}
+
+// sameNumber reports whether both are one number, whose spelling may differ. Integers are compared exactly.
+func sameNumber(found, want any) bool {
+	a, isNumber := found.(json.Number)
+	b, too := want.(json.Number)
+	if !isNumber || !too {
+		return false
+	}
+	_, aWhole := new(big.Int).SetString(a.String(), 10)
+	_, bWhole := new(big.Int).SetString(b.String(), 10)
+	if aWhole && bWhole {
+		return a == b // JSON has one spelling of each
+	}
+	x, err := a.Float64()
+	y, errToo := b.Float64()
+	return err == nil && errToo == nil && x == y
 }
 
 // short is a value as JSON, of which a long one is cut.
@@ -145,7 +186,9 @@ func (c cluster) send(ctx context.Context, method string, key apiserver.Key, par
 		return nil, fault.New(class, "%s: %s: %s", what, response.Status, status.Message)
 	}
 	var object map[string]any
-	if err := json.NewDecoder(response.Body).Decode(&object); err != nil {
+	decoder := json.NewDecoder(response.Body)
+	decoder.UseNumber()
+	if err := decoder.Decode(&object); err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return object, nil

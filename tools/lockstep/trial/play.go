@@ -41,7 +41,9 @@ type trial struct {
 	// name is that of the application, the environment, the namespace and the repository.
 	name  string
 	texts map[string]string
-	out   *Outcome
+	// set is that of the last rollout.
+	set client.VersionSet
+	out *Outcome
 }
 
 // play plays a case as the application of a name. An error is only that of an interruption: anything else is a failure of the case.
@@ -98,7 +100,7 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 			return err
 		}
 	}
-	files, err := fill(t.Files, t.texts)
+	files, err := fillFiles(t.Files, t.texts)
 	if err != nil {
 		return err
 	}
@@ -109,6 +111,9 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 		return err
 	}
 	if err := t.CreateApplication(ctx); err != nil {
+		return err
+	}
+	if err := t.leaveRollbacks(ctx); err != nil {
 		return err
 	}
 	if err := t.CreateEnvironments(ctx); err != nil {
@@ -122,6 +127,17 @@ func (t *trial) prepare(ctx context.Context, s *stack.Stack, clk clock.Clock) er
 		return fmt.Errorf("pipeline: %w", err)
 	}
 	return t.AwaitPipeline(ctx)
+}
+
+// leaveRollbacks turns automatic rollbacks off: after a rollout that fails, its objects are compared, and the next one begins.
+func (t *trial) leaveRollbacks(ctx context.Context) error {
+	a, err := t.API.Application(ctx, t.name)
+	if err != nil {
+		return err
+	}
+	a.RollbackPolicy.OnFailed, a.RollbackPolicy.OnDegraded = false, false
+	_, err = t.API.SetRollbackPolicy(ctx, a.ID, a.RollbackPolicy)
+	return err
 }
 
 // pipeline is that of the case, in which the deploy steps have environment and config.
@@ -166,15 +182,17 @@ func (t *trial) roll(ctx context.Context, i int) error {
 			images[service] = demo.Image{Tag: image.Tag, Labels: map[string]string{demo.SimulateLabel: image.Simulate}}
 		}
 	}
-	set, err := t.PushImages(ctx, images, func() error { return nil })
+	set, err := t.PushImages(ctx, images, t.set, func() error { return nil })
 	if err != nil {
 		return err
 	}
-	texts := maps.Clone(t.texts)
+	t.set = set
 	for _, e := range set.Entries {
-		texts["digest:"+e.Service.Name] = e.Version.Digest
+		if _, pushed := images[e.Service.Name]; pushed {
+			t.texts["digest:"+e.Service.Name] = e.Version.Digest
+		}
 	}
-	want, err := fill(t.Rollouts[i].Expect, texts)
+	want, err := fill(t.Rollouts[i].Expect, t.texts)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,12 @@
 package trial
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -60,7 +63,7 @@ type Image struct {
 // Expectation is what a rollout must have led to. What is not set is not compared.
 type Expectation struct {
 	State string `json:"state"`
-	// Reason is part of the reason for which it ended.
+	// Reason is part of the reason for which it ended. It is required of a failure, which may be another one than the one that is meant.
 	Reason      string            `json:"reason"`
 	Environment string            `json:"environment"`
 	Deployments map[string]string `json:"deployments"`
@@ -101,9 +104,9 @@ func Read(file string) ([]Case, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "cases: %w", err)
 	}
-	var given any
-	if err := yaml.Unmarshal(text, &given); err != nil {
-		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	given, err := document(file, text)
+	if err != nil {
+		return nil, err
 	}
 	encoded, err := json.Marshal(given)
 	if err != nil {
@@ -119,7 +122,7 @@ func Read(file string) ([]Case, error) {
 	var table struct {
 		Cases []Case `json:"cases"`
 	}
-	if err := json.Unmarshal(encoded, &table); err != nil {
+	if err := decode(encoded, &table); err != nil {
 		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
 	}
 	for i := range table.Cases {
@@ -136,6 +139,55 @@ func Read(file string) ([]Case, error) {
 		}
 	}
 	return table.Cases, nil
+}
+
+// document is the one YAML document of a file.
+func document(file string, text []byte) (any, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var given, more any
+	if err := decoder.Decode(&given); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	}
+	if given == nil {
+		return nil, fault.New(fault.Invalid, "%s: found nothing, expected cases under `cases`", file)
+	}
+	if err := decoder.Decode(&more); err == nil {
+		return nil, fault.New(fault.Invalid, "%s: found a second YAML document, expected one, with all cases under `cases`", file)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.Invalid, "%s: %w", file, err)
+	}
+	var wrong []fault.Field
+	otherNames(given, "", func(pointer string, name any) {
+		wrong = append(wrong, fault.Field{
+			Name: file + ": " + place(given, pointer), Problem: fmt.Sprintf("found the name %v, which is no text, expected it in quotes", name),
+		})
+	})
+	if len(wrong) > 0 {
+		return nil, fault.InvalidFields(wrong...)
+	}
+	return given, nil
+}
+
+// otherNames reports the names of members that are no texts, with the JSON pointer of the object that they are in.
+func otherNames(value any, pointer string, report func(pointer string, name any)) {
+	switch v := value.(type) {
+	case []any:
+		for i, each := range v {
+			otherNames(each, fmt.Sprintf("%s/%d", pointer, i), report)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			otherNames(v[name], pointer+"/"+name, report)
+		}
+	case map[any]any:
+		for name, each := range v {
+			if text, ok := name.(string); ok {
+				otherNames(each, pointer+"/"+text, report)
+			} else {
+				report(pointer, name)
+			}
+		}
+	}
 }
 
 // located has the findings of the schema name file and case.
@@ -199,6 +251,9 @@ func (c Case) check() []fault.Field {
 			if _, pushed := r.Images[service]; i == 0 && !pushed {
 				problem(at+"images", "found none for %s, expected one for each service in the first rollout", service)
 			}
+		}
+		if r.Expect.State == "failed" && strings.TrimSpace(r.Expect.Reason) == "" {
+			problem(at+"expect.reason", "found none, expected a part of the reason for which it fails: a driver with a defect fails as well")
 		}
 		for _, service := range slices.Sorted(maps.Keys(r.Expect.Deployments)) {
 			known(at+"expect.deployments", service)

@@ -43,7 +43,7 @@ func Run(ctx context.Context, c Config, cases []Case) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := stack.Start(ctx, stack.Config{Dir: filepath.Join(dir, "stack"), Set: set, Fast: true, Log: c.Log, Clock: c.Clock})
+	s, err := stack.Start(ctx, stack.Config{Dir: filepath.Join(dir, "stack"), Set: set, Fast: true, Temporary: true, Log: c.Log, Clock: c.Clock})
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}

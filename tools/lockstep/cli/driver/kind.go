@@ -146,10 +146,10 @@ func (c commands) tested(folder, expected string, is func(*driver.Bundle) bool) 
 	if !is(bundles[0]) {
 		return nil, fault.New(fault.Invalid, "folder: found %s in %s, expected %s", bundles[0].Ref(), folder, expected)
 	}
-	return texts, nil
+	return texts, compilePrograms(bundles)
 }
 
-// tables are the files of a folder whose names end in a suffix.
+// tables are the files of a folder whose names end in a suffix. A name that ends in .yml is refused: its cases would not be played.
 func tables(folder, suffix string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -157,6 +157,9 @@ func tables(folder, suffix string) ([]string, error) {
 	}
 	var files []string
 	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), ".yml"); ok && strings.HasSuffix(name+".yaml", suffix) {
+			return nil, fault.New(fault.Invalid, "folder: found %s in %s, expected the name %s.yaml", entry.Name(), folder, name)
+		}
 		if strings.HasSuffix(entry.Name(), suffix) {
 			files = append(files, filepath.Join(folder, entry.Name()))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockstep-cd/lockstep/pkg/fault"
 	"github.com/lockstep-cd/lockstep/tools/lockstep/cli/command"
 )
 
@@ -55,6 +56,37 @@ func TestANewDriverPassesItsTests(t *testing.T) {
 	}
 	if out, err := printed(commands.driverTest, folder, "--seeds", "1"); err == nil || !strings.Contains(out, "FAILED") {
 		t.Errorf("found %v: %s; expected the case of an image that fails to fail", err, out)
+	}
+	if err := os.WriteFile(server, append(text, "\nfail(\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "server.star:") {
+		t.Errorf("found %v; expected a module that does not parse to be refused, with its line", err)
+	}
+	if err := os.WriteFile(server, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setup := filepath.Join(folder, "v1", "app_env_setup.star")
+	good, err := os.ReadFile(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(setup, []byte("unknown()\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const undefined = "v1/app_env_setup.star:1:1: undefined: unknown"
+	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), undefined) {
+		t.Errorf("found %v; expected a program with an unknown name to be refused", err)
+	}
+	if err := os.Rename(filepath.Join(folder, "deploy.test.yaml"), filepath.Join(folder, "deploy.test.yml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(setup, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const renamed = "expected the name deploy.test.yaml"
+	if _, err := printed(commands.driverTest, folder); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), renamed) {
+		t.Errorf("found %v; expected another suffix to be refused", err)
 	}
 	kind := filepath.Join(t.TempDir(), "kind")
 	if _, err := printed(commands.kindNew, "ticket", kind); err != nil {

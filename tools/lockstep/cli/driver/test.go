@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,10 +57,13 @@ with what is expected of them. Nothing is left running.`,
 			}
 			if cluster {
 				played, err := c.playCluster(cmd.Context(), texts, cases)
+				all = append(all, played...)
+				if err != nil && len(all) > 0 {
+					err = errors.Join(err, workflow.PrintTested(c.Command, all)) // what was found until then
+				}
 				if err != nil {
 					return err
 				}
-				all = append(all, played...)
 			}
 			return workflow.Report(c.Command, all)
 		},
@@ -96,7 +100,11 @@ func (c commands) playCluster(ctx context.Context, texts map[string][]byte, case
 			all = append(all, workflow.Tested{File: o.Case.File, Cluster: true, TestOutcome: engine.TestOutcome{
 				Case: o.Case.Name, Passed: len(o.Failures) == 0, Failures: o.Failures, Runs: o.Rollouts, Entries: o.Entries, History: o.History,
 			}})
-			fmt.Fprintf(c.ErrOut, "played %d of %d: %s\n", len(all), len(cases), o.Case.Name)
+			result := "passed"
+			if len(o.Failures) > 0 {
+				result = "failed"
+			}
+			fmt.Fprintf(c.ErrOut, "played %d of %d: %s: %s\n", len(all), len(cases), o.Case.Name, result)
 		},
 	}, cases)
 	return all, err

@@ -104,9 +104,14 @@ func Play(files []string, seeds []uint64, wanted *regexp.Regexp) ([]Tested, erro
 	return all, nil
 }
 
+// PrintTested prints what tests have led to.
+func PrintTested(c *command.Command, all []Tested) error {
+	return c.Print(all, func(w io.Writer) { testTable(w, all) })
+}
+
 // Report prints outcomes. The error is Refused if a case failed.
 func Report(c *command.Command, all []Tested) error {
-	if err := c.Print(all, func(w io.Writer) { testTable(w, all) }); err != nil {
+	if err := PrintTested(c, all); err != nil {
 		return err
 	}
 	failed := 0
