@@ -100,7 +100,8 @@ func planningAtGitea(t *testing.T) *atGitea {
 		t.Fatal(err)
 	}
 	// It is on from the first source of commits.
-	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, client.Trigger{Name: "git", Kind: "GIT"}, "plans are of requests"); err != nil {
+	off := client.Trigger{Name: "git", Kind: "GIT"}
+	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, off, "plans are of requests"); err != nil {
 		t.Fatal(err)
 	}
 	g.hooked(client.ForgeHook{Plans: true}, "pull_request", "pull_request_sync", "pull_request_comment")
@@ -257,7 +258,8 @@ func TestPlansOfPullRequestsOnGitea(t *testing.T) {
 	again := g.awaits(number, "the plan of another push", at(head))
 	g.contains("pushed again", again.Body, "+  replicas: 4", head[:12])
 	// What is asked for is planned as of now: a trigger begins a rollout by now.
-	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, client.Trigger{Name: "git", Kind: "GIT", Enabled: true}, "commits"); err != nil {
+	on := client.Trigger{Name: "git", Kind: "GIT", Enabled: true}
+	if _, err := g.API.PutTrigger(g.ctx, g.Scenario.Application, on, "commits"); err != nil {
 		t.Fatal(err)
 	}
 	g.comment("ann", number, "/lockstep plan\nthere is a trigger")
