@@ -311,7 +311,8 @@ func TestADeepPipelineTakesLittleMemory(t *testing.T) {
 	definition := json.RawMessage(strings.Repeat(member, depth) + `{"steps":[]}` + strings.Repeat("}", depth))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition})
+	n := setup.NewFlowDefinition{ApplicationID: s.application.ID, Definition: definition}
+	_, err := s.setup.CreateFlowDefinition(t.Context(), user(), n)
 	runtime.ReadMemStats(&after)
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("found %v; want it refused", err)

@@ -55,8 +55,8 @@ func (f *fixture) triggersOf(application int64) []string {
 	return lines
 }
 
-// R4-06, D58: a new application has the trigger git from its first source of commits on, recorded as saved by who added the source; one that
-// is switched off or removed stays so. An application that was set up before begins nothing that it did not.
+// R4-06, D58: a new application has the trigger git from its first source of commits on, recorded as saved by who added the source; one
+// that is switched off or removed stays so. An application that was set up before begins nothing that it did not.
 func TestTheGitTriggerIsOnWithTheFirstSourceOfCommits(t *testing.T) {
 	t.Parallel()
 	w := clocked(t)

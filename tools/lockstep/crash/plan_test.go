@@ -94,10 +94,9 @@ func TestAChangeIsPlannedFromACheckout(t *testing.T) {
 	c.commit("README.md", "other\n")
 	is(plan+" --strict", 0, "The change touches no application.")
 	c.commit("deploy/api.yaml", "a: 2\n")
-	is("trigger disable "+w.Scenario.Application+" git", 0) // it is on from the first source of commits
 	is(plan+" --strict", 0, w.Scenario.Application+": no trigger begins a rollout once the change is at the head of main; it waits for a request")
-	is("trigger enable "+w.Scenario.Application+" git", 0)
-	is(plan+" --strict", 0, w.Scenario.Application+": trigger git (git) begins a rollout", "changed: deploy/api.yaml", "  "+environment)
+	is("trigger set "+w.Scenario.Application+" commits --kind git", 0)
+	is(plan+" --strict", 0, w.Scenario.Application+": trigger commits (git) begins a rollout", "changed: deploy/api.yaml", "  "+environment)
 	if _, out := w.asked(ctx, t, plan); strings.Contains(out, "README.md") || strings.Contains(out, "REFUSED") {
 		t.Errorf("found\n%s\nwant neither a file that does not count nor a refusal", out)
 	}

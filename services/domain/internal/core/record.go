@@ -72,8 +72,8 @@ func Record(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after a
 	return tx.AddChange(ctx, c)
 }
 
-// RecordIfAllowed is Record for what comes with another change, which continues without it where policies deny it: their decision is kept in
-// the same transaction, and it answers false.
+// RecordIfAllowed is Record for what comes with another change, which continues without it where policies deny it: their decision is kept
+// in the same transaction, and it answers false.
 func RecordIfAllowed(ctx context.Context, tx ChangeTx, a Actor, c Change, before, after any) (bool, error) {
 	err := Record(ctx, tx, a, c, before, after)
 	var denied *deniedChange

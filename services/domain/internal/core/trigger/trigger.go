@@ -278,12 +278,13 @@ func (u *UseCases) PutTrigger(ctx context.Context, a core.Actor, n NewTrigger) (
 	return saved, err
 }
 
-// Follow gives an application with its first source of commits the trigger that reacts to them (R4-06), if nothing was rolled out yet and no
-// trigger begins its rollouts: what was set up before begins nothing that it did not. It is a change of the actor like any other: where a
-// policy keeps the actor from it, the application goes without, and the decision is kept. The application is locked.
+// Follow gives an application with its first source of commits the trigger that reacts to them (R4-06), if nothing was rolled out yet and
+// no trigger begins its rollouts: what was set up before begins nothing that it did not. It is a change of the actor like any other: where
+// a policy keeps the actor from it, the application goes without, and the decision is kept. The application is locked.
 func (u *UseCases) Follow(ctx context.Context, tx Tx, a core.Actor, of core.Application, reason string) error {
 	all, err := tx.Triggers(ctx, a.Organization, []int64{of.ID})
-	if err != nil || of.ArchivedAt != nil || slices.ContainsFunc(all[of.ID], func(t core.Trigger) bool { return t.Kind != core.TriggerManual }) {
+	begins := func(t core.Trigger) bool { return t.Kind != core.TriggerManual }
+	if err != nil || of.ArchivedAt != nil || slices.ContainsFunc(all[of.ID], begins) {
 		return err
 	}
 	if rolled, err := tx.WasRolledOut(ctx, of.ID); err != nil || rolled || named(all[of.ID], core.GitTriggerName) != nil {
