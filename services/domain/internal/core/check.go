@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -38,6 +39,32 @@ func CheckName(field, name string) []fault.Field {
 	return []fault.Field{{Name: field, Problem: fmt.Sprintf(
 		"found %.100q; expected 1 to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit", name,
 	)}}
+}
+
+// ShownReads knows what environments are shown as.
+type ShownReads interface {
+	// EnvironmentsShownAs are the names of the environments that are shown by some display names, by these. What is written by people is
+	// looked up here before it is stored: only names are.
+	EnvironmentsShownAs(ctx context.Context, organization int64, display []string) (map[string]string, error)
+}
+
+// ByNames are texts that people wrote, with names in place of what is shown: names by display name, as EnvironmentsShownAs has them.
+func ByNames(written []string, names map[string]string) []string {
+	named := slices.Clone(written)
+	for i, one := range named {
+		if name, shown := names[one]; shown {
+			named[i] = name
+		}
+	}
+	return named
+}
+
+// ShownName is how people are shown something that may have a display name: with the name that it goes by.
+func ShownName(name, display string) string {
+	if display == "" || display == name {
+		return name
+	}
+	return fmt.Sprintf("%s (%s)", display, name)
 }
 
 // CheckDescription finds what is wrong with a description.

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -165,14 +164,6 @@ type CommitChange struct {
 // IsImage reports whether a version is a container image; a commit is none.
 func (v Version) IsImage() bool { return !IsOfGit(v.Reference) }
 
-// ShownName is how people are shown something that may have a display name: with the name that it goes by.
-func ShownName(name, display string) string {
-	if display == "" || display == name {
-		return name
-	}
-	return fmt.Sprintf("%s (%s)", display, name)
-}
-
 // IsOfGit reports whether the reference of a version is a commit, or the match key of a source is one of commits.
 func IsOfGit(reference string) bool { return strings.HasPrefix(reference, "git:") }
 
@@ -260,13 +251,6 @@ type Environment struct {
 	CreatedAt         time.Time
 	// ArchivedAt is since when nothing is rolled out there any more; nil while it lives.
 	ArchivedAt *time.Time
-}
-
-// ShownReads knows what environments are shown as.
-type ShownReads interface {
-	// EnvironmentsShownAs are the names of the environments that are shown by some display names, by these. What is written by people is
-	// looked up here before it is stored: only names are.
-	EnvironmentsShownAs(ctx context.Context, organization int64, display []string) (map[string]string, error)
 }
 
 // DriverBinding is one version of an environment's driver and its configuration; append-only (R12).

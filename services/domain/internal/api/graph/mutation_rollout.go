@@ -156,12 +156,8 @@ func scope(ctx context.Context, v View, environments, exclude []string) (rollout
 		if err != nil {
 			return nil, err
 		}
-		found := make([]string, len(given))
+		found := core.ByNames(given, shown)
 		for i, one := range given {
-			found[i] = one
-			if name, ok := shown[one]; ok {
-				found[i] = name
-			}
 			number, err := id.Parse(model.KindEnvironment, one)
 			if err != nil {
 				continue

@@ -356,12 +356,7 @@ func (c RouteConfig) byNames(ctx context.Context, tx core.ShownReads, organizati
 	if err != nil {
 		return nil, err
 	}
-	c.Environments = slices.Clone(c.Environments)
-	for i, one := range c.Environments {
-		if name, shown := names[one]; shown {
-			c.Environments[i] = name
-		}
-	}
+	c.Environments = core.ByNames(c.Environments, names)
 	config, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("write the configuration of a route: %w", err)

@@ -90,16 +90,19 @@ func (c config) checkChain() (found []fault.Field) {
 			wrong(fmt.Sprintf("blocks/%d", i), "found neither applications, nor labels, nor drivers; expected one of them")
 		}
 		found = append(found, core.CheckLabels(fmt.Sprintf("/config/blocks/%d/labels", i), b.Labels)...)
-		for field, patterns := range map[string][]string{"applications": b.Applications, "drivers": b.Drivers} {
+		list := func(field string, patterns []string) {
+			at := fmt.Sprintf("blocks/%d/%s", i, field)
 			if len(patterns) > maxPatterns {
-				wrong(fmt.Sprintf("blocks/%d/%s", i, field), "found %d; expected at most %d", len(patterns), maxPatterns)
+				wrong(at, "found %d; expected at most %d", len(patterns), maxPatterns)
 			}
 			for j, one := range patterns {
 				if one == "" || len(one) > maxPattern {
-					wrong(fmt.Sprintf("blocks/%d/%s/%d", i, field, j), "found %d bytes; expected 1 to %d", len(one), maxPattern)
+					wrong(fmt.Sprintf("%s/%d", at, j), "found %d bytes; expected 1 to %d", len(one), maxPattern)
 				}
 			}
 		}
+		list("applications", b.Applications)
+		list("drivers", b.Drivers)
 	}
 	return found
 }

@@ -42,12 +42,7 @@ func byNames(ctx context.Context, tx Tx, organization int64, of core.Trigger, c 
 		names   map[string]string
 	}{"environments": {c.Environments, environments}, "services": {c.Services, services}}
 	for member, list := range lists {
-		named := slices.Clone(list.written)
-		for i, one := range named {
-			if name, shown := list.names[one]; shown {
-				named[i] = name
-			}
-		}
+		named := core.ByNames(list.written, list.names)
 		if !slices.Equal(named, list.written) {
 			after[member] = named
 		}

@@ -93,6 +93,11 @@ func TestDiffShownHasNoSecret(t *testing.T) {
 			[]string{"+    (hidden, as it will be)", "   # why", "   name: DB_PASSWORD", "+- value: c", "   name: LEVEL", "+- value: d"},
 			true,
 		},
+		"a Secret in a list, whose data continues": {
+			"items:\n- data: {a: hunter1,\n  b: hunter1}\n  kind: Secret\n", "items:\n- data: {a: hunter2,\n  b: hunter2}\n  kind: Secret\n",
+			[]string{"+- data: (hidden, as it will be)", "+  (hidden, as it will be)"},
+			true,
+		},
 		"a list between the name of a variable and its value": {
 			"- name: DB_PASSWORD\n  notes:\n  - a\n  value: hunter1\n", "- name: DB_PASSWORD\n  notes:\n  - b\n  value: hunter2\n",
 			[]string{"+  - b", "+  value: (hidden, as it will be)"},

@@ -263,6 +263,9 @@ func (h hider) lines(document string) string {
 		if from >= 0 {
 			if hidden := h.value(line[from:]); hidden != line[from:] {
 				lines[i], below = line[:from]+hidden, at
+				if continues(line[from:]) { // within quotes and braces, indentation means less
+					below = indent
+				}
 			}
 		}
 		if found := named.FindStringSubmatch(line); found != nil {
@@ -270,6 +273,14 @@ func (h hider) lines(document string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// continues reports whether a value in quotes, or an object or a list in braces, does not end on its line.
+func continues(value string) bool {
+	value = strings.Trim(comment.ReplaceAllString(value, ""), " \t\r,")
+	ends := map[byte]string{'{': "}", '[': "]", '"': `"`, '\'': "'"}
+	end, begins := ends[append([]byte(value), ' ')[0]]
+	return begins && (len(value) == 1 || !strings.HasSuffix(value, end))
 }
 
 // columnOf is where the first key of a line begins, behind the dashes of lists.

@@ -15180,8 +15180,8 @@ extend type Mutation {
   """
   renameApplication(input: RenameApplicationInput!): RenameApplicationPayload!
   """
-  Gives a service another display name, which people see and may write wherever they name a service; its own name takes it away. Configurations,
-  policies and programs go by the name that it was made with, which never changes.
+  Gives a service another display name, which people see, and may write in triggers and when they put a version set together; its own name takes it
+  away. Configurations, policies and programs go by the name that it was made with, which never changes.
   """
   renameService(input: RenameServiceInput!): RenameServicePayload!
   "Archives an application; refused while a rollout is active. Clusters are not touched, and the history is kept."
@@ -16803,8 +16803,9 @@ extend type Mutation {
   "Changes an environment: its description, and its driver, configuration or agent by a new driver binding. It is onboarded again, and applications in it are set up again; rollouts under way keep the binding that they began with."
   updateEnvironment(input: UpdateEnvironmentInput!): UpdateEnvironmentPayload!
   """
-  Gives an environment another display name, which people see and may write wherever they name an environment; its own name takes it away. Pipelines,
-  policies, gates, configurations and programs go by the name that it was made with, which never changes.
+  Gives an environment another display name, which people see, and which is looked up where an argument takes its name; its own name takes it away.
+  Stored pipelines, policies, gates, configurations and programs go by the name that it was made with, which never changes. It takes the right to
+  configure the whole organization.
   """
   renameEnvironment(input: RenameEnvironmentInput!): RenameEnvironmentPayload!
   "Archives an environment; refused while an active rollout includes it. The cluster is not touched, and the history is kept."
