@@ -95,6 +95,23 @@ func (s *Store) Statuses(ctx context.Context, organization int64, executions []i
 	return found, nil
 }
 
+// Reported reads what a run reports of itself, and whether its program was ever changed.
+func (s *Store) Reported(ctx context.Context, organization, execution int64) (map[string]string, bool, error) {
+	row, err := s.queries.Reported(ctx, query.ReportedParams{Organization: organization, Execution: execution})
+	if err != nil {
+		return nil, false, pg.Classify(err, "read what execution %d reports", execution)
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(row.Status, &values); err != nil || len(values) == 0 {
+		return nil, row.Changed, err
+	}
+	status := make(map[string]string, len(values))
+	for key, value := range values {
+		status[key] = string(value)
+	}
+	return status, row.Changed, nil
+}
+
 // orphanChildren marks the children of runs that end, in the transaction that ends them.
 func orphanChildren(ctx context.Context, q *query.Queries, commits []*commit) error {
 	var p query.OrphanChildrenParams

@@ -49,6 +49,9 @@ func (o *Operator) Await(ctx context.Context, organization int64, workflow strin
 	if err != nil {
 		return View{}, err
 	}
+	if _, known := o.runner.Recall(organization, workflow); known {
+		return v, nil // the store has nothing more about it
+	}
 	return o.reported(ctx, v)
 }
 

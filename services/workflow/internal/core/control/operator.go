@@ -154,12 +154,11 @@ func (o *Operator) reported(ctx context.Context, v View) (View, error) {
 		}
 		v.ID = e.ID
 	}
-	statuses, err := o.control.Statuses(ctx, v.Organization, []int64{v.ID})
-	if err != nil {
-		return v, err
+	var changed bool
+	var err error
+	if v.Status, changed, err = o.control.Reported(ctx, v.Organization, v.ID); err == nil && changed {
+		v.Changes, err = o.control.ProgramChanges(ctx, v.Organization, v.ID)
 	}
-	v.Status = statuses[v.ID]
-	v.Changes, err = o.control.ProgramChanges(ctx, v.Organization, v.ID)
 	return v, err
 }
 

@@ -22,6 +22,8 @@ type OperatorStore interface {
 	Logs(ctx context.Context, q LogQuery) ([]history.Entry, error)
 	// Statuses reads what the programs of executions report; those that report nothing are left out.
 	Statuses(ctx context.Context, organization int64, executions []int64) (map[int64]map[string]string, error)
+	// Reported reads what the program of an execution reports, nil for nothing, and whether that program was ever changed.
+	Reported(ctx context.Context, organization, execution int64) (status map[string]string, changed bool, err error)
 	// LoadAny reads everything that an execution continues with, of the present generation, also if it has ended.
 	LoadAny(ctx context.Context, execution int64) (engine.Loaded, error)
 	// Retries reads the retries of an execution, oldest first.

@@ -16,8 +16,8 @@ type endings struct {
 	// here are the executions that were started in this process and have stayed in it since: their waiters will be notified, so the
 	// store need not be queried for each of them first.
 	here map[workflowName]struct{}
-	// recent are the last ones of those that have completed, which is final, and order the names in it, of which next is
-	// the oldest.
+	// recent are the last ones of those that have completed, which is final, without ever having waited or reported a status: the store
+	// has nothing more about them. order are the names in it, of which next is the oldest.
 	recent map[workflowName]execution.Execution
 	order  []workflowName
 	next   int
@@ -79,13 +79,13 @@ func (e *endings) remember(name workflowName, ended execution.Execution) {
 	e.recent[name] = ended
 }
 
-// notify hands an execution that has ended to all callers that wait for it.
-func (e *endings) notify(ended execution.Execution) {
+// notify hands an execution that has ended to all callers that wait for it. reports is set if its program has reported a status.
+func (e *endings) notify(ended execution.Execution, reports bool) {
 	name := workflowName{ended.Organization, ended.Workflow}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	// One that was loaded from the store knows neither its labels nor its attempt.
-	if _, here := e.here[name]; here && ended.State == execution.Completed && ended.Attempt == 1 {
+	if _, here := e.here[name]; here && ended.State == execution.Completed && ended.Attempt == 1 && !reports {
 		e.remember(name, ended)
 	}
 	for waiter := range e.waiting[name] {

@@ -18,11 +18,13 @@ func TestOnlyWhatCompletedHereFromItsStartOnIsRecalled(t *testing.T) {
 		begun    bool
 		state    execution.State
 		attempt  int
+		reports  bool
 		recalled bool
 	}{
 		{workflow: "completed", begun: true, state: execution.Completed, attempt: 1, recalled: true},
-		{workflow: "failed", begun: true, state: execution.Failed, attempt: 1}, // may be retried, by any process
-		{workflow: "loaded", begun: true, state: execution.Completed},          // knows too little
+		{workflow: "failed", begun: true, state: execution.Failed, attempt: 1},                    // may be retried, by any process
+		{workflow: "loaded", begun: true, state: execution.Completed},                             // knows too little
+		{workflow: "reports", begun: true, state: execution.Completed, attempt: 1, reports: true}, // the store has its statuses
 		{workflow: "elsewhere", state: execution.Completed, attempt: 1},
 	} {
 		ended := named(c.workflow, c.state, c.attempt)
@@ -33,7 +35,7 @@ func TestOnlyWhatCompletedHereFromItsStartOnIsRecalled(t *testing.T) {
 			t.Errorf("%s: runs here: %t", c.workflow, e.runs(1, c.workflow))
 		}
 		end, forget := e.watch(1, c.workflow)
-		e.notify(ended)
+		e.notify(ended, c.reports)
 		if got := <-end; got.Error != ended.Error {
 			t.Errorf("%s: received %q", c.workflow, got.Error)
 		}
@@ -52,7 +54,7 @@ func TestWhatIsRecalledIsBounded(t *testing.T) {
 	for i := range recentMost + 10 {
 		ended := execution.Execution{Organization: 1, Workflow: strconv.Itoa(i), State: execution.Completed, Attempt: 1}
 		e.begin(ended)
-		e.notify(ended)
+		e.notify(ended, false)
 		e.leave(ended)
 	}
 	if _, known := e.recall(1, "9"); known || len(e.recent) != recentMost || len(e.here) != 0 {

@@ -230,7 +230,8 @@ func (e *Engine) Runs(organization int64, workflow string) bool {
 	return e.endings.runs(organization, workflow)
 }
 
-// Recall answers an execution that has completed in this process lately.
+// Recall answers an execution that has completed in this process lately, if the store has nothing more about it: it has reported no
+// status, was never retried, and has had one program.
 func (e *Engine) Recall(organization int64, workflow string) (execution.Execution, bool) {
 	return e.endings.recall(organization, workflow)
 }

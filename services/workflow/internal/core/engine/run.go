@@ -48,6 +48,8 @@ type run struct {
 	// over is set if the generation has ended and another one begun; warned if the log knows how long the history is; ahead if
 	// the first turn was run and stored with the start, and its Functions are still to be called.
 	over, warned, ahead bool
+	// hasStatus is set if the program has reported a status since this process has the run.
+	hasStatus bool
 	// source is the program of a run that may start children, starts what the present turn starts, and family is set if there are some
 	// that end with the run. broken is why the turn cannot be stored.
 	source program.Program
@@ -552,6 +554,7 @@ func (r *run) committed(c Commit, done Committed) {
 	written := int64(0)
 	for _, e := range c.Entries {
 		written += entrySize + int64(len(e.Value)) + e.Tries.Size()
+		r.hasStatus = r.hasStatus || e.Kind == history.KindStatus
 	}
 	r.engine.Limits.Wrote(r.loaded.Organization, written)
 	for _, e := range c.Emits {
@@ -563,6 +566,6 @@ func (r *run) committed(c Commit, done Committed) {
 	if done.State.Ended() {
 		e := r.loaded.Execution
 		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
-		r.engine.endings.notify(e)
+		r.engine.endings.notify(e, r.hasStatus)
 	}
 }

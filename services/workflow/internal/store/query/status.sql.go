@@ -11,6 +11,28 @@ import (
 	"time"
 )
 
+const reported = `-- name: Reported :one
+SELECT coalesce((SELECT jsonb_object_agg(s.key, s.value) FROM status s WHERE s.organization = $1 AND s.execution = $2), '{}')::jsonb AS status,
+    EXISTS (SELECT FROM program_change c WHERE c.organization = $1 AND c.execution = $2)::boolean AS changed
+`
+
+type ReportedParams struct {
+	Organization int64
+	Execution    int64
+}
+
+type ReportedRow struct {
+	Status  json.RawMessage
+	Changed bool
+}
+
+func (q *Queries) Reported(ctx context.Context, arg ReportedParams) (ReportedRow, error) {
+	row := q.db.QueryRow(ctx, reported, arg.Organization, arg.Execution)
+	var i ReportedRow
+	err := row.Scan(&i.Status, &i.Changed)
+	return i, err
+}
+
 const saveStatuses = `-- name: SaveStatuses :exec
 WITH u AS (
     SELECT unnest($1::bigint[]) AS organization, unnest($2::bigint[]) AS execution,
