@@ -126,8 +126,12 @@ func (f *Function) Name() string { return f.spec.Name }
 func (f *Function) Location() activity.Location { return f.spec.Location }
 
 // LocationOf is where one call is carried out.
-func (f *Function) LocationOf(args map[string]any) activity.Location {
+func (f *Function) LocationOf(data json.RawMessage) activity.Location {
 	if f.spec.LocationOf == nil {
+		return f.spec.Location
+	}
+	args, err := history.Arguments(data)
+	if err != nil {
 		return f.spec.Location
 	}
 	return f.spec.LocationOf(args)

@@ -312,15 +312,15 @@ func TestARequestFromInsideACluster(t *testing.T) {
 		if got := f.Touches(args); len(got) != 1 || got[0] != want {
 			t.Errorf("%s changes %+v, expected %+v", raw, got, want)
 		}
-		if f.LocationOf(args) != activity.Cluster || !f.EffectOf(args).Mutates() {
-			t.Errorf("%s: found the location %v and the effect %v", raw, f.LocationOf(args), f.EffectOf(args))
+		if f.LocationOf([]byte(raw)) != activity.Cluster || !f.EffectOf(args).Mutates() {
+			t.Errorf("%s: found the location %v and the effect %v", raw, f.LocationOf([]byte(raw)), f.EffectOf(args))
 		}
 	}
 	end := m{"agent_id": int64(4), "url": "http://argo.argo.svc/api/v1/workflows/shop/x/stop", "method": "PUT"}
 	if f.EffectOf(end) != activity.Changes {
 		t.Errorf("found the effect %v, expected that what ends a Workflow from inside changes something", f.EffectOf(end))
 	}
-	if f.LocationOf(m{"url": "http://flags.shop.svc/"}) != activity.InProcess {
+	if f.LocationOf([]byte(`{"url": "http://flags.shop.svc/"}`)) != activity.InProcess {
 		t.Error("a request without agent_id is not sent by this service")
 	}
 	if activity.LocationOf(f, []byte(`{"agent_id":4}`)) != activity.Cluster || activity.LocationOf(f, []byte(`[`)) != activity.InProcess {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"time"
-
-	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/history"
 )
 
 // Location says where a Function is carried out. The program that runs it does not see it. The numbers are stored with
@@ -43,22 +41,18 @@ type Function interface {
 	Call(ctx context.Context, call Call) (any, error)
 }
 
-// Placed is a Function whose calls are not all carried out in the same place.
+// Placed is a Function whose calls may not all be carried out in the same place.
 type Placed interface {
-	LocationOf(args map[string]any) Location
+	// LocationOf is where the call with these arguments is carried out. Arguments that cannot be read are refused wherever that is.
+	LocationOf(args json.RawMessage) Location
 }
 
-// LocationOf is where a call is carried out. Arguments that cannot be read are refused wherever that is.
-func LocationOf(f Function, data json.RawMessage) Location {
-	placed, can := f.(Placed)
-	if !can {
-		return f.Location()
+// LocationOf is where a call is carried out.
+func LocationOf(f Function, args json.RawMessage) Location {
+	if placed, can := f.(Placed); can {
+		return placed.LocationOf(args)
 	}
-	args, err := history.Arguments(data)
-	if err != nil {
-		return f.Location()
-	}
-	return placed.LocationOf(args)
+	return f.Location()
 }
 
 // Checker is a Function that can say whether arguments fit it before anything is sent. The error is a *FunctionError that
