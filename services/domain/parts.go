@@ -69,7 +69,7 @@ func (s *service) handler(c Config) (http.Handler, error) {
 			Organization: ownerOrganization, Type: core.PrincipalUser, ID: owner, Name: ownerName, Permissions: core.RoleOwner.Permissions(),
 		}},
 		Access: s.access,
-		Export: s.evidence, Archived: s.retention,
+		Export: s.evidence, Everything: s.access, Archived: s.retention,
 		Checks: s.checks, Evaluations: s.rollouts, Deployments: s.rollouts, Triggers: s.triggers,
 		Chats: s.chats, Feeds: s.feeds, Log: s.log,
 		Clock: clock.System(),

@@ -108,11 +108,12 @@ func Outputs() map[string]any {
 // OtherOutputs describe what the commands print whose output is not an object of ours, by the command without "lockstep".
 func OtherOutputs() map[string]string {
 	return map[string]string{
-		"workflow":        "messages of the engine's API, as ProtoJSON",
-		"workflow export": "the file that `lockstep workflow replay` reads: what the workflow began with, and its history",
-		"schedule":        "messages of the engine's API, as ProtoJSON",
-		"function":        "messages of the engine's API, as ProtoJSON",
-		"journal export":  "a sentence for people, and a file ([format](journal-export.md))", "journal verify": "a sentence for people",
+		"workflow":            "messages of the engine's API, as ProtoJSON",
+		"workflow export":     "the file that `lockstep workflow replay` reads: what the workflow began with, and its history",
+		"schedule":            "messages of the engine's API, as ProtoJSON",
+		"function":            "messages of the engine's API, as ProtoJSON",
+		"organization export": "a sentence for people, and a file ([format](organization-export.md))",
+		"journal export":      "a sentence for people, and a file ([format](journal-export.md))", "journal verify": "a sentence for people",
 		"agent authority": "an object with `issuer`, `user` and `seed`, all strings",
 		"demo":            "a report for people", "serve": "the log of a service", "completion": "a script for a shell",
 	}

@@ -1,7 +1,14 @@
 package client
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -26,6 +33,49 @@ func (c *Client) ExportJournal(ctx context.Context, since, until time.Time, to i
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(to, response.Body); err != nil {
 		return fault.New(fault.Unavailable, "the export was cut off: %w", err)
+	}
+	return nil
+}
+
+// ExportOrganization writes everything that is stored of the organization as JSON lines, and answers how many rows there are. A file without
+// its last line, or whose digest is another, is not whole: the error says so.
+func (c *Client) ExportOrganization(ctx context.Context, to io.Writer) (rows int, err error) {
+	response, err := c.file(ctx, nil, "organization", "export")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	in, sum, lines := bufio.NewReaderSize(response.Body, 64<<10), sha256.New(), 0
+	for {
+		line, err := lineOf(in)
+		if fault.Is(err, fault.Terminal) {
+			return 0, err
+		}
+		if err != nil && !errors.Is(err, io.EOF) || len(line) == 0 {
+			return 0, fault.New(fault.Unavailable, "the export was cut off behind %d lines", lines)
+		}
+		if _, err := to.Write(line); err != nil {
+			return 0, fmt.Errorf("write the export: %w", err)
+		}
+		if bytes.HasPrefix(line, []byte(`{"end":`)) {
+			return lines - 1, exportIsWhole(line, lines-1, hex.EncodeToString(sum.Sum(nil)))
+		}
+		_, _ = sum.Write(line) // never an error
+		lines++
+	}
+}
+
+// exportIsWhole judges the last line of an export, behind so many rows with that digest.
+func exportIsWhole(line []byte, rows int, digest string) error {
+	var last struct {
+		End struct {
+			Rows   int    `json:"rows"`
+			SHA256 string `json:"sha256"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal(line, &last); err != nil || last.End.Rows != rows || last.End.SHA256 != digest {
+		return fault.New(fault.Unavailable, "the export is not whole: found %d rows with the digest %s, expected %d with %s",
+			rows, digest, last.End.Rows, last.End.SHA256)
 	}
 	return nil
 }

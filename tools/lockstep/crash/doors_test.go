@@ -42,13 +42,14 @@ func routes() map[string]route {
 		"pkg/telemetry/health.go "
 	session := route{"domain", []string{"/session"}, append(look, http.MethodDelete)} // a caller without a session is signed out
 	return map[string]route{
-		domain + `"/graphql"`:           {"domain", []string{"/graphql", "/graphql?stream"}, nil},
-		domain + `ExportPath`:           {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
-		domain + `ArchivedPath`:         {"domain", []string{"/retention/archived", "/retention/archived?kind=handoffs"}, nil},
-		domain + `ChecksPath`:           {"domain", []string{"/v1/checks"}, nil},
-		domain + `EvaluateCheckPath`:    {"domain", []string{"/v1/checks/evaluate"}, nil},
-		domain + `ReportDeploymentPath`: {"domain", []string{"/v1/deployments/report"}, nil},
-		domain + `EventsPath`:           {"domain", []string{"/v1/triggers/events"}, nil},
+		domain + `"/graphql"`:             {"domain", []string{"/graphql", "/graphql?stream"}, nil},
+		domain + `ExportPath`:             {"domain", []string{"/journal/export", "/journal/export?since=2026-01-01T00:00:00Z"}, nil},
+		domain + `OrganizationExportPath`: {"domain", []string{"/organization/export"}, nil},
+		domain + `ArchivedPath`:           {"domain", []string{"/retention/archived", "/retention/archived?kind=handoffs"}, nil},
+		domain + `ChecksPath`:             {"domain", []string{"/v1/checks"}, nil},
+		domain + `EvaluateCheckPath`:      {"domain", []string{"/v1/checks/evaluate"}, nil},
+		domain + `ReportDeploymentPath`:   {"domain", []string{"/v1/deployments/report"}, nil},
+		domain + `EventsPath`:             {"domain", []string{"/v1/triggers/events"}, nil},
 		// A chat proves its presses by its secret, and nobody else is answered. Other methods get a page of the console.
 		domain + `"POST " + ChatPath + "{organization}/{channel}"`: {
 			"domain", []string{"/chat/organization_1/guessed", "/chat/organization_9/guessed"}, look,

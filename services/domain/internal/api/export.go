@@ -20,6 +20,32 @@ type Export interface {
 	Export(ctx context.Context, a core.Actor, since, until *time.Time, to io.Writer) error
 }
 
+// OrganizationExportPath is the path of everything that is stored of the actor's organization: GET.
+const OrganizationExportPath = "/organization/export"
+
+// Everything writes all of the actor's organization to a file.
+type Everything interface {
+	ExportOrganization(ctx context.Context, a core.Actor, to io.Writer) error
+}
+
+// everythingHandler answers with a file. An error after its first byte cuts the connection off: a file without its last line is not whole.
+func everythingHandler(e Everything) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, ok := readerOf(w, r)
+		if !ok {
+			return
+		}
+		begun := &begun{ResponseWriter: patient{w}, file: "organization.jsonl"}
+		err := e.ExportOrganization(r.Context(), actor, begun)
+		if err != nil && begun.any {
+			panic(http.ErrAbortHandler)
+		}
+		if known(w, "export", err) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the connection may be used again
+		}
+	})
+}
+
 // exportHandler answers with a file. An error after its first byte cuts the connection off: a file without a signature is not whole.
 func exportHandler(e Export) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,6 +27,8 @@ type Deps struct {
 	Access Access
 	// Export answers ExportPath.
 	Export Export
+	// Everything answers OrganizationExportPath.
+	Everything Everything
 	// Archived answers ArchivedPath.
 	Archived Archived
 	// Checks answers ChecksPath.
@@ -52,14 +54,15 @@ type Deps struct {
 	SignOn *SignOn
 }
 
-// NewHandler is the HTTP surface: /graphql, ExportPath, ArchivedPath, ChecksPath, EvaluateCheckPath, ReportDeploymentPath, EventsPath,
-// ChatPath, /session where a browser signs in and out (below it, by an identity provider), /feeds and /badges for readers who are not
-// signed in, /docs with the documentation, and the console everywhere else.
+// NewHandler is the HTTP surface: /graphql, ExportPath, OrganizationExportPath, ArchivedPath, ChecksPath, EvaluateCheckPath,
+// ReportDeploymentPath, EventsPath, ChatPath, /session where a browser signs in and out (below it, by an identity provider), /feeds and
+// /badges for readers who are not signed in, /docs with the documentation, and the console everywhere else.
 func NewHandler(d Deps) http.Handler {
 	keys := newKeyring(d.Tokens, d.Access, d.Clock, d.Guard)
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", keys.authenticate(d.GraphQL))
 	mux.Handle(ExportPath, keys.authenticate(exportHandler(d.Export)))
+	mux.Handle(OrganizationExportPath, keys.authenticate(everythingHandler(d.Everything)))
 	mux.Handle(ArchivedPath, keys.authenticate(archivedHandler(d.Archived)))
 	mux.Handle(ChecksPath, keys.authenticate(checksHandler(d.Checks)))
 	mux.Handle(EvaluateCheckPath, keys.authenticate(evaluateHandler(d.Evaluations)))

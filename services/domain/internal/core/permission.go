@@ -259,6 +259,7 @@ const (
 	ActionOrganizations           Action = "organizations"
 	ActionCreateOrganization      Action = "createOrganization"
 	ActionRenameOrganization      Action = "renameOrganization"
+	ActionExportOrganization      Action = "exportOrganization"
 )
 
 // permissionFor is what an action needs; false for one that is not known, which nobody may do.
@@ -303,7 +304,7 @@ func permissionFor(action Action) (Permission, bool) {
 		ActionSetGroupMembers, ActionCheckJournal, ActionReconcile, ActionSetRetention, ActionSetLegalHold,
 		ActionAccessChanges, ActionRegisterAgent, ActionSetAgentLabels, ActionRotateAgent, ActionRevokeAgent,
 		ActionRevokeAgentKey,
-		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionSetDirectChanges:
+		ActionOrganizations, ActionCreateOrganization, ActionRenameOrganization, ActionExportOrganization, ActionSetDirectChanges:
 		return MayAdminister, true
 	case ActionCreateToken, ActionRevokeToken, ActionWithdrawChange, ActionOpenLink, ActionLinkChatAccount, ActionUnlinkChatAccount,
 		ActionPutMyNotification, ActionRemoveMyNotification, ActionRetryMyNotification, ActionMakeForgeCode, ActionLinkForgeAccount,

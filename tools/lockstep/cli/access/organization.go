@@ -1,7 +1,10 @@
 package access
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -60,7 +63,30 @@ func (c commands) organization() *cobra.Command {
 			return c.Print(one, func(w io.Writer) { organizationTable(w, []client.Organization{one}) })
 		})
 	return command.Noun("organization", "organizations",
-		"Organizations of the installation, for its operators: the owners of the first one", list, create, rename)
+		"Organizations of the installation, for its operators: the owners of the first one", list, create, rename, c.exportOrganization())
+}
+
+// exportOrganization writes what is stored of the organization of the token to a file, which is removed where it is not whole.
+func (c commands) exportOrganization() *cobra.Command {
+	return c.Asking("export FILE", "Write everything that is stored of your organization, without secrets, to a file of JSON lines; for its owners",
+		"  lockstep organization export shop.jsonl", command.Exactly(1),
+		func(cmd *cobra.Command, api *client.Client, args []string) (err error) {
+			file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return fault.New(fault.Invalid, "file: %w", err)
+			}
+			defer func() {
+				if err = errors.Join(err, file.Close()); err != nil {
+					_ = os.Remove(args[0])
+				}
+			}()
+			rows, err := api.ExportOrganization(cmd.Context(), file)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.Out, "%s has %d rows, and is whole.\n", args[0], rows)
+			return err
+		})
 }
 
 func organizationTable(w io.Writer, all []client.Organization) {

@@ -37,6 +37,9 @@ type Store interface {
 	AllOrganizations(ctx context.Context, organization int64, p core.Page) (core.Slice[core.Organization], error)
 	// CountAllOrganizations is how many there are.
 	CountAllOrganizations(ctx context.Context, organization int64) (int, error)
+	// EachRow hands on every row that belongs to an organization, as all of them were at one moment, without what is secret: the table's
+	// name, and the row as a JSON object. An error of row ends it.
+	EachRow(ctx context.Context, organization int64, row func(table string, content []byte) error) error
 	// NewOrganizationID is a number that no organization has, or gets.
 	NewOrganizationID(ctx context.Context) (int64, error)
 	// InTwo is In for two organizations, one after the other, in one transaction.

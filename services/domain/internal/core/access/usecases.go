@@ -23,6 +23,7 @@ type UseCases struct {
 	sessionLife, identitySessionLife time.Duration
 	agentsChanged                    func()
 	fleets                           Fleets
+	exports                          chan struct{} // a place for each export that may be under way
 }
 
 // Fleets announces which clusters fleets have.
@@ -67,5 +68,6 @@ func New(d Deps) *UseCases {
 		store:  d.Store, keys: d.Keys, clock: d.Clock, agentsChanged: d.AgentsChanged,
 		sessionLife:         cmp.Or(d.SessionLife, SessionLife),
 		identitySessionLife: cmp.Or(d.IdentitySessionLife, IdentitySessionLife),
+		exports:             make(chan struct{}, exportsAtOnce),
 	}
 }
