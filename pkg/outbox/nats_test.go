@@ -215,7 +215,7 @@ func childSender() {
 	conn, err := bus.Connect(ctx, c.Bus, log)
 	check(err)
 	check(conn.Apply(ctx, bus.Topology{Streams: []bus.Stream{bus.DomainStream()}}))
-	// What it has sent may be confirmed while nobody listens: whoever takes its lanes hears that only when it is sent again.
+	// What it has sent may be confirmed while nobody listens: the process that takes its lanes hears that only when it is sent again.
 	check(realSender(pool, conn, 0, log).Run(ctx))
 	os.Exit(0)
 }

@@ -84,6 +84,8 @@ func TestAnOrganizationIsExported(t *testing.T) {
 	s.want(len(tables["cd_applications"]), 0)
 	s.want(len(tables["cd_members"]), 1)
 
+	_, less, err := s.access.CreateToken(t.Context(), user(), access.NewToken{Name: "less", Scopes: core.PermissionsOf(core.MayConfigure)})
+	s.ok(err)
 	var out bytes.Buffer
 	s.ok(s.access.ExportOrganization(t.Context(), user(), &out))
 	_, tables = exported(t, out.Bytes())
@@ -109,13 +111,12 @@ func TestAnOrganizationIsExported(t *testing.T) {
 	changes := tables["cd_changes"]
 	s.want(changes[len(changes)-1]["action"], "exportOrganization")
 
-	_, less, err := s.access.CreateToken(t.Context(), user(), access.NewToken{Name: "less", Scopes: core.PermissionsOf(core.MayConfigure)})
-	s.ok(err)
 	for _, wrong := range []struct {
 		method, token string
 		code          int
 	}{
-		{http.MethodGet, less, http.StatusForbidden}, {http.MethodGet, "guessed", http.StatusUnauthorized},
+		{http.MethodGet, less, http.StatusForbidden},
+		{http.MethodGet, "guessed", http.StatusUnauthorized},
 		{http.MethodPost, alice, http.StatusMethodNotAllowed},
 	} {
 		if code, text := export(wrong.method, wrong.token); code != wrong.code {
@@ -143,7 +144,7 @@ func (f *fixture) rowsByTable(organization int64) map[string]int {
 }
 
 // A column whose name sounds secret is of bytes, which no export has, or was looked at: a new one fails here, and is either withheld
-// (store/everything.go) or added to this list.
+// (store/organizations.go) or added to this list.
 func TestColumnsThatSoundSecretWereLookedAt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -172,13 +173,13 @@ func TestColumnsThatSoundSecretWereLookedAt(t *testing.T) {
 
 // stalled is a reader who takes nothing until released, and says when the first bytes have come.
 type stalled struct {
-	came    chan struct{}
+	arrived chan struct{}
 	release chan struct{}
 }
 
 // Write implements io.Writer.
 func (s stalled) Write(text []byte) (int, error) {
-	s.came <- struct{}{}
+	s.arrived <- struct{}{}
 	<-s.release
 	return len(text), nil
 }
@@ -192,7 +193,7 @@ func TestExportsAreFewAtOnce(t *testing.T) {
 	for range 2 {
 		one := stalled{make(chan struct{}, 1000), release}
 		go func() { done <- s.access.ExportOrganization(t.Context(), user(), one) }()
-		<-one.came
+		<-one.arrived
 	}
 	s.want(fault.ClassOf(s.access.ExportOrganization(t.Context(), user(), io.Discard)), fault.Unavailable)
 	close(release)

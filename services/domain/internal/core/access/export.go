@@ -18,7 +18,8 @@ import (
 const ExportFormat = "lockstep-organization-1"
 
 const (
-	// exportsAtOnce is how many exports a process writes at the same time: each holds a connection to the database, and keeps it from cleaning up.
+	// exportsAtOnce is how many exports a process writes at the same time: each holds a connection to the database, and keeps that from
+	// cleaning up.
 	exportsAtOnce = 2
 	// exportWithin is how long an export may take.
 	exportWithin = time.Hour
@@ -63,7 +64,8 @@ func (u *UseCases) ExportOrganization(ctx context.Context, a core.Actor, to io.W
 			return err
 		}
 		header.OrganizationName = known.Name
-		return note(ctx, tx, a, core.ActionExportOrganization, core.AccessSubject{Kind: core.AccessOrganization, ID: known.ID, Name: known.Name}, "", nil, nil)
+		subject := core.AccessSubject{Kind: core.AccessOrganization, ID: known.ID, Name: known.Name}
+		return note(ctx, tx, a, core.ActionExportOrganization, subject, "", nil, nil)
 	})
 	if err != nil {
 		return err
