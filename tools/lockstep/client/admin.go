@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 )
 
 // ArchiveApplication archives an application, given by name or identifier.
@@ -63,17 +61,20 @@ func (c *Client) RestoreService(ctx context.Context, service, reason string) (Se
 // NewVersionSet says of which versions a version set is put together.
 type NewVersionSet struct {
 	Application string
-	// From is the set that it begins with; empty for none. Versions are names or identifiers, by service.
+	// From is the set that it begins with; empty for none.
 	From         string
-	Versions     map[string]string
+	Versions     []ChosenVersion
 	Name, Reason string
 }
+
+// ChosenVersion is a version of a service, by its name or identifier. A service that has several sources may have one of each.
+type ChosenVersion struct{ Service, Version string }
 
 // CreateVersionSet puts a version set together.
 func (c *Client) CreateVersionSet(ctx context.Context, n NewVersionSet) (VersionSet, error) {
 	versions := []map[string]string{}
-	for _, service := range slices.Sorted(maps.Keys(n.Versions)) {
-		versions = append(versions, map[string]string{"service": service, "version": n.Versions[service]})
+	for _, one := range n.Versions {
+		versions = append(versions, map[string]string{"service": one.Service, "version": one.Version})
 	}
 	input := map[string]any{"application": n.Application, "versions": versions, "name": n.Name, "reason": n.Reason}
 	if n.From != "" {

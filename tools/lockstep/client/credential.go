@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"time"
+	"strings"
 )
 
 // Credential is what programs log in to servers with, without its value.
@@ -132,7 +133,8 @@ func (c *Client) Credentials(ctx context.Context) ([]Credential, error) {
 // CreateCredential makes a credential.
 func (c *Client) CreateCredential(ctx context.Context, n Credential, v CredentialValue, reason string) (Credential, error) {
 	input := v.onto(map[string]any{
-		"name": n.Name, "kind": n.Kind, "urlPrefixes": n.URLPrefixes, "username": n.Username, "header": n.Header, "forge": n.Forge,
+		"name": n.Name, "kind": n.Kind, "urlPrefixes": n.URLPrefixes, "username": n.Username, "header": n.Header,
+		"forge":  strings.ToLower(n.Forge), // the interface of repositories has the words of configurations
 		"reason": reason,
 	})
 	if n.OAuth2 != nil {

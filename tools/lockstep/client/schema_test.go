@@ -91,7 +91,7 @@ func TestEveryDocumentIsOneOfTheSchema(t *testing.T) {
 		func() error { _, err := c.RetireService(ctx, "service_1", ""); return err },
 		func() error { _, err := c.RestoreService(ctx, "service_1", ""); return err },
 		func() error {
-			_, err := c.CreateVersionSet(ctx, client.NewVersionSet{Application: "shop", From: "versionset_1", Versions: map[string]string{"api": "1"}})
+			_, err := c.CreateVersionSet(ctx, client.NewVersionSet{Application: "shop", From: "versionset_1", Versions: []client.ChosenVersion{{Service: "api", Version: "1"}}})
 			return err
 		},
 		func() error { _, err := c.LookAtSource(ctx, "artifactsource_1"); return err },

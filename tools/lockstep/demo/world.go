@@ -260,8 +260,12 @@ func (w *World) PushImages(
 			return "", true, nil
 		}
 		if versions := versionsOf(sets, digests); before.ID != "" && len(versions) == len(digests) {
+			var chosen []client.ChosenVersion
+			for _, service := range slices.Sorted(maps.Keys(versions)) {
+				chosen = append(chosen, client.ChosenVersion{Service: service, Version: versions[service]})
+			}
 			found, err = w.API.CreateVersionSet(ctx, client.NewVersionSet{
-				Application: w.Scenario.Application, From: before.ID, Versions: versions, Reason: "images pushed as " + strings.Join(tags, ", "),
+				Application: w.Scenario.Application, From: before.ID, Versions: chosen, Reason: "images pushed as " + strings.Join(tags, ", "),
 			})
 			return "", err == nil, err
 		}

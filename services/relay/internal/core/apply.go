@@ -356,7 +356,7 @@ func (o *applied) body() Object {
 func (r *Runner) namespaceFor(ctx context.Context, want ApplyRequest, of Ref, cause error) error {
 	ref := Ref{Kind: Kind{APIVersion: "v1", Kind: kindNamespace}, Name: of.Namespace}
 	if !want.CreateNamespaces {
-		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist; create it, or apply with create_namespaces",
+		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s: namespace %s does not exist; create it, or have it created: create_namespace in a pipeline, create_namespaces of k8s.apply",
 			of, of.Namespace)}
 	}
 	res := Resource{Kind: ref.Kind, Name: "namespaces"}

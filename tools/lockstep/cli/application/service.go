@@ -22,7 +22,7 @@ func (c commands) serviceAdd() *cobra.Command {
 	var kind, description, reason string
 	var set command.Fields
 	cmd := c.Asking("add APPLICATION NAME", "Add a service to an application; version sets go without it until it has a version",
-		"  lockstep service add shop worker --set image=r.example.com/worker --set poll=true --reason 'split off'", command.Exactly(2),
+		"  lockstep service add shop worker --set image=r.example.com/worker --set selection=semver --set poll=true --reason 'split off'", command.Exactly(2),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			config, err := set.JSON()
 			if err != nil {

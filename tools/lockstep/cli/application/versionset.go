@@ -45,9 +45,13 @@ func (c commands) versionSetCreate() *cobra.Command {
 		"  lockstep version-set create shop --from versionset_7 --set api=1.4.2 --name 2.0 --reason hotfix\n"+
 			"  lockstep version-set create shop --set api=1.4.2 --set web=version_31", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
-			versions, err := command.KeysAndValues("version", set)
-			if err != nil {
-				return err
+			var versions []client.ChosenVersion
+			for _, pair := range set {
+				service, version, err := command.KeyAndValue("--set", pair)
+				if err != nil {
+					return err
+				}
+				versions = append(versions, client.ChosenVersion{Service: service, Version: version})
 			}
 			one, err := api.CreateVersionSet(cmd.Context(), client.NewVersionSet{
 				Application: args[0], From: from, Versions: versions, Name: name, Reason: reason,

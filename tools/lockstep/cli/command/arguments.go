@@ -9,17 +9,29 @@ import (
 	"github.com/lockstep-cd/lockstep/pkg/fault"
 )
 
-// KeysAndValues parses the key=value pairs of a flag that may be repeated.
+// KeysAndValues parses the key=value pairs of a flag that may be repeated, each key once.
 func KeysAndValues(flag string, pairs []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, pair := range pairs {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, fault.New(fault.Invalid, "%s: found %q, expected key=value", flag, pair)
+		key, value, err := KeyAndValue(flag, pair)
+		if err != nil {
+			return nil, err
+		}
+		if before, twice := all[key]; twice {
+			return nil, fault.New(fault.Invalid, "%s: found %s=%s and %s, expected each key once", flag, key, before, pair)
 		}
 		all[key] = value
 	}
 	return all, nil
+}
+
+// KeyAndValue parses a key=value pair of a flag.
+func KeyAndValue(flag, pair string) (key, value string, err error) {
+	key, value, ok := strings.Cut(pair, "=")
+	if !ok || key == "" {
+		return "", "", fault.New(fault.Invalid, "%s: found %q, expected key=value", flag, pair)
+	}
+	return key, value, nil
 }
 
 // Exactly is cobra.ExactArgs with an error of our class.

@@ -34,30 +34,20 @@ func (f Fields) WithAgent(ctx context.Context, api *client.Client) (json.RawMess
 	return named.JSON()
 }
 
-// JSON is the configuration. A value that is a number, true or false in JSON is one.
-func (f Fields) JSON() (json.RawMessage, error) { return f.encode(false) }
-
-// NestedJSON is the configuration. A value that is a number, true, false, a list or an object in JSON is one.
-func (f Fields) NestedJSON() (json.RawMessage, error) { return f.encode(true) }
-
-func (f Fields) encode(nested bool) (json.RawMessage, error) {
+// JSON is the configuration. A value that is a number, true, false, a list or an object in JSON is one.
+func (f Fields) JSON() (json.RawMessage, error) {
 	config := map[string]any{}
 	for _, pair := range f {
 		name, value, ok := strings.Cut(pair, "=")
 		if _, twice := config[name]; !ok || name == "" || twice {
-			return nil, fault.New(fault.Invalid, "set: found %q; expected field=value, each field once", pair)
+			return nil, fault.New(fault.Invalid, "set: found %q; expected field=value, each field once, lists as JSON: 'field=[\"a\",\"b\"]'", pair)
 		}
 		var literal any
 		if err := json.Unmarshal([]byte(value), &literal); err == nil {
 			switch literal.(type) {
-			case bool, float64:
+			case bool, float64, []any, map[string]any:
 				config[name] = json.RawMessage(value)
 				continue
-			case []any, map[string]any:
-				if nested {
-					config[name] = json.RawMessage(value)
-					continue
-				}
 			}
 		}
 		config[name] = value

@@ -53,7 +53,7 @@ func (c commands) addMine() *cobra.Command {
 			"  lockstep notify me add shop --channel mail --set application=shop --set 'severities=[\"high\"]'\n"+
 			"  lockstep notify me add daily --channel mail --set only=waiting --set digest_minutes=1440",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := set.NestedJSON()
+			config, err := set.JSON()
 			if err != nil {
 				return err
 			}

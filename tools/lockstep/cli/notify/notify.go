@@ -98,7 +98,7 @@ func (c commands) addChannel() *cobra.Command {
 			"  lockstep notify channel add ops --kind pagerduty --set account=pagerduty-key\n"+
 			`  lockstep notify channel add mail --kind email --set url=smtps://mail.example.com:465 --set from=cd@example.com --set 'to=["team@example.com"]'`,
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := set.NestedJSON()
+			config, err := set.JSON()
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (c commands) addChannel() *cobra.Command {
 			}
 			return c.Print(one, func(w io.Writer) { channelTable(w, []client.NotificationChannel{one}) })
 		})
-	command.WordFlag(cmd, &kind, "kind", "webhook", "the kind; `lockstep notify channel kinds` describes them",
+	command.WordFlag(cmd, &kind, "kind", "webhook", "the kind, which lockstep notify channel kinds describes",
 		[]string{"slack", "teams", "mattermost", "discord", "email", "pagerduty", "opsgenie", "webhook", "nats"})
 	cmd.Flags().StringArrayVar((*[]string)(&set), "set", nil, "a field of its configuration, as `field=value`; lists as JSON; repeatable")
 	cmd.Flags().IntVar(&rate, "rate", 20, "how many messages it receives within a minute at most")
@@ -169,7 +169,7 @@ func (c commands) addRoute() *cobra.Command {
 			"  lockstep notify route add nightly --channel mail --set digest_minutes=60 --set 'severities=[\"low\",\"normal\"]'\n"+
 			"  lockstep notify route add mine --channel team --set 'expression=application.startsWith(\"shop\") && severity == \"high\"'",
 		command.Exactly(1), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := set.NestedJSON()
+			config, err := set.JSON()
 			if err != nil {
 				return err
 			}

@@ -158,7 +158,7 @@ func (c commands) sourceReplace() *cobra.Command {
 	var p pointer
 	var reason string
 	cmd := c.Asking("replace ID", "Replace a source by one for another repository or of another kind; sets keep its last version until the new one has one",
-		"  lockstep source replace artifactsource_3 --set image=ghcr.io/shop/api --set poll=true --reason 'registry moved'", command.Exactly(1),
+		"  lockstep source replace artifactsource_3 --set image=ghcr.io/shop/api --set selection=semver --set poll=true --reason 'registry moved'", command.Exactly(1),
 		func(cmd *cobra.Command, api *client.Client, args []string) error {
 			config, err := p.set.JSON()
 			if err != nil {

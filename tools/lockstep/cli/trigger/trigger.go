@@ -118,7 +118,7 @@ func (c commands) set() *cobra.Command {
 			`  lockstep trigger set shop builds --kind event --set 'types=["build.passed"]' --set 'data={"build.branch":"main"}'`+"\n"+
 			`  lockstep trigger set shop then --kind chain --set 'blocks=[{"applications":["blog","cart"]},{"applications":["web-*"]}]'`,
 		command.Exactly(2), func(cmd *cobra.Command, api *client.Client, args []string) error {
-			config, err := set.NestedJSON()
+			config, err := set.JSON()
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (c commands) set() *cobra.Command {
 			}
 			return c.printOne(one)
 		})
-	command.WordFlag(cmd, &kind, "kind", "version", "the kind; `lockstep trigger kinds` describes them",
+	command.WordFlag(cmd, &kind, "kind", "version", "the kind, which lockstep trigger kinds describes",
 		[]string{"version", "git", "manual", "drift", "schedule", "event", "chain"})
 	cmd.Flags().StringArrayVar((*[]string)(&set), "set", nil, "a field of its configuration, as `field=value`; lists and objects as JSON; repeatable")
 	cmd.Flags().BoolVar(&off, "off", false, "save it switched off")
