@@ -442,6 +442,8 @@ func TestConfigurationsOfTriggersAreChecked(t *testing.T) {
 		{core.TriggerVersion, `{"facts":{"high":-1}}`, "/config/facts/high"},
 		{core.TriggerGit, `{"facts":{"high":0}}`, "/config/facts"},
 		{core.TriggerVersion, `{"quiet_seconds":-1}`, "/config/quiet_seconds"},
+		{core.TriggerVersion, `{"quiet_seconds":"abc"}`, "/config/quiet_seconds"},
+		{core.TriggerVersion, `{"services":"api"}`, "/config/services"},
 		{core.TriggerVersion, `{"versions":"about 1"}`, "/config/versions"},
 		{core.TriggerVersion, `{"cron":"@daily"}`, "/config/cron"},
 		{core.TriggerSchedule, `{}`, "/config/cron"},

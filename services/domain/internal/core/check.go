@@ -2,8 +2,11 @@ package core
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -167,4 +170,49 @@ func checkLine(field, text string, most int) []fault.Field {
 	return []fault.Field{{Name: field, Problem: fmt.Sprintf(
 		"found %.80q, of %d bytes; expected one line of text, at most %d bytes", text, len(text), most,
 	)}}
+}
+
+// WrongMember says which member of a JSON object has a value of another type than expected, and what is wrong with it; false for any other
+// error of decoding.
+func WrongMember(err error) (member, problem string, ok bool) {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return "", "", false
+	}
+	found, _, _ := strings.Cut(wrong.Value, " ")
+	return strings.ReplaceAll(wrong.Field, ".", "/"), fmt.Sprintf("found %s; expected %s", jsonWord(found), jsonType(wrong.Type)), true
+}
+
+// jsonWord is what a user calls a JSON value of a type.
+func jsonWord(of string) string {
+	switch of {
+	case "string":
+		return "a text"
+	case "array":
+		return "a list"
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + of
+	}
+}
+
+// jsonType is what a user calls the JSON value that fits a type.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		return `a list, such as ["a","b"]`
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a text"
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		return "a whole number"
+	default:
+		return "a number"
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -113,8 +112,8 @@ func decode(raw json.RawMessage, into any, known []string, where string) error {
 		return found.err()
 	}
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(into); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			found.add(where+"/"+wrong.Field, "found a %s; expected a %s", wrong.Value, wrong.Type)
+		if member, problem, ok := core.WrongMember(err); ok {
+			found.add(where+"/"+member, "%s", problem)
 		} else {
 			found.add(where, "found no JSON object")
 		}

@@ -251,6 +251,9 @@ func readConfig(kind core.TriggerKind, text json.RawMessage, ranges Ranges) (con
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&c); err != nil {
+		if member, problem, ok := core.WrongMember(err); ok {
+			return c, invalid("/config/"+member, "%s", problem)
+		}
 		return c, invalid("/config", "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	found := c.check(kind, ranges)
