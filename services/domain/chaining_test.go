@@ -186,7 +186,7 @@ func TestAChainSelectsByDriver(t *testing.T) {
 	for config, problem := range map[string]string{
 		`{"blocks":[{"drivers":[]}]}`:    "/config/blocks/0",
 		`{"blocks":[{"drivers":[""]}]}`:  "/config/blocks/0/drivers/0",
-		`{"blocks":[{"drivers":"git"}]}`: "/config",
+		`{"blocks":[{"drivers":"git"}]}`: "/config/blocks/drivers",
 	} {
 		if fields := fault.FieldsOf(shop.chain("wrong", config)); len(fields) != 1 || fields[0].Name != problem {
 			t.Errorf("%s: found %v; want a problem of %s", config, fields, problem)

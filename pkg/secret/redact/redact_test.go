@@ -17,6 +17,7 @@ func TestText(t *testing.T) {
 		"password: x\nother: y":                                  "password: [redacted]\nother: y",
 		"password: |\n  a\n  b\nnext: c":                         "password: [redacted]\n  [redacted]\n  [redacted]\nnext: c",
 		"kind: Secret\nstringData:\n  a: b\n  c: |\n    d\nx: y": "kind: Secret\nstringData:\n  a: [redacted]\n  c: [redacted]\n    [redacted]\nx: y",
+		"kind: Secret\ndata:\n# of ours\n  a: b\n{{- with .x }}\n  c: d\n{{- end }}\nx: y": "kind: Secret\ndata:\n# of ours\n  a: [redacted]\n{{- with .x }}\n  c: [redacted]\n{{- end }}\nx: y",
 		`{"password": "x", "n": 1}`:                              `{"password": "[redacted]", "n": 1}`,
 		"Authorization: Bearer abc":                              "Authorization: Bearer [redacted]",
 		"curl -u me:hunter2 https://x":                           "curl -u [redacted] https://x",

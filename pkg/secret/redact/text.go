@@ -143,11 +143,14 @@ func blocks(text string, as func(secret string) string) string {
 	within, depth := "", -1
 	for i, line := range lines {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
-		if strings.TrimSpace(line) != "" && indent <= depth {
+		bare := strings.TrimSpace(line)
+		// A comment, or a line of a template such as Helm's, has no place in the outline of the document, and so ends nothing.
+		outside := bare == "" || indent <= depth && (strings.HasPrefix(bare, "#") || strings.HasPrefix(bare, "{{"))
+		if !outside && indent <= depth {
 			within, depth = "", -1
 		}
 		switch {
-		case strings.TrimSpace(line) == "":
+		case outside:
 		case within == "block":
 			lines[i] = line[:indent] + as(line[indent:])
 		case within == "members":

@@ -2,8 +2,8 @@ package client
 
 import (
 	"context"
-	"time"
 	"strings"
+	"time"
 )
 
 // Credential is what programs log in to servers with, without its value.

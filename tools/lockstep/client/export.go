@@ -37,8 +37,8 @@ func (c *Client) ExportJournal(ctx context.Context, since, until time.Time, to i
 	return nil
 }
 
-// ExportOrganization writes everything that is stored of the organization as JSON lines, and answers how many rows there are. A file without
-// its last line, or with another digest, is not whole: the error says so.
+// ExportOrganization writes everything that is stored of the organization as JSON lines, and answers how many rows there are. A file
+// without its last line, or with another digest, is not whole: the error says so.
 func (c *Client) ExportOrganization(ctx context.Context, to io.Writer) (rows int, err error) {
 	response, err := c.file(ctx, nil, "organization", "export")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAValueOfAnotherTypeIsSaidInWords(t *testing.T) {
+func TestAValueOfAnotherTypeIsReportedInWords(t *testing.T) {
 	t.Parallel()
 	var into struct {
 		Services []string `json:"services"`

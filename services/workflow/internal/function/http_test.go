@@ -3,6 +3,7 @@ package function
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -312,8 +313,9 @@ func TestARequestFromInsideACluster(t *testing.T) {
 		if got := f.Touches(args); len(got) != 1 || got[0] != want {
 			t.Errorf("%s changes %+v, expected %+v", raw, got, want)
 		}
-		if f.LocationOf([]byte(raw)) != activity.Cluster || !f.EffectOf(args).Mutates() {
-			t.Errorf("%s: found the location %v and the effect %v", raw, f.LocationOf([]byte(raw)), f.EffectOf(args))
+		data := fmt.Appendf(nil, `{"agent_id":4,"url":%q,"method":"POST"}`, raw)
+		if f.LocationOf(data) != activity.Cluster || !f.EffectOf(args).Mutates() {
+			t.Errorf("%s: found the location %v and the effect %v", raw, f.LocationOf(data), f.EffectOf(args))
 		}
 	}
 	end := m{"agent_id": int64(4), "url": "http://argo.argo.svc/api/v1/workflows/shop/x/stop", "method": "PUT"}

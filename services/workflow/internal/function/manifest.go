@@ -167,7 +167,8 @@ func difference() *Function {
 			Name: "manifest.diff", Location: activity.InProcess, Retry: RetryNever, Idempotent: true, Effect: activity.Reads,
 			Doc: "Compares files before and after a change, for people to read. Answers a list of `{path, diff, truncated}` with a unified diff of each\n" +
 				"file that differs. What looks like a secret (keys, tokens, passwords) is `(hidden)`; where it differs, `(hidden, as it was)` and\n" +
-				"`(hidden, as it will be)`.",
+				"`(hidden, as it will be)`. It finds the forms that secrets commonly have, not every secret; who compares files of Secrets keeps\n" +
+				"them sealed, or compares the objects with manifest.redact.",
 			Arguments: []Field{
 				{Name: "files", Doc: "The files to compare.", Type: List, Required: true, Element: revisionField()},
 				{Name: "most", Doc: "The maximum size of all diffs together in bytes.", Type: Number, Least: 1},

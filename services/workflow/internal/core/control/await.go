@@ -45,7 +45,7 @@ func (o *Operator) Await(ctx context.Context, organization int64, workflow strin
 	// Before the look: it may end right after it.
 	ended, forget := o.runner.Watch(organization, workflow)
 	defer forget()
-	v, err := o.await(ctx, organization, workflow, w, ended)
+	v, err := o.await(ctx, organization, workflow, "", w, ended)
 	if err != nil {
 		return View{}, err
 	}
@@ -69,12 +69,15 @@ func (o *Operator) StartAndAwait(ctx context.Context, start execution.Start, w W
 	if err != nil {
 		return execution.Started{}, View{}, err
 	}
-	v, err := o.await(ctx, start.Organization, start.Workflow, w, ended)
+	v, err := o.await(ctx, start.Organization, start.Workflow, started.Ref, w, ended)
 	return started, v, err
 }
 
-// await waits for the end that the channel ended reports, and polls the store for one that it may not report.
-func (o *Operator) await(ctx context.Context, organization int64, workflow string, w Wait, ended <-chan execution.Execution) (View, error) {
+// await waits for the end that the channel ended reports, and polls the store for one that it may not report. ref is the run that is meant;
+// empty: whichever has the id.
+func (o *Operator) await(
+	ctx context.Context, organization int64, workflow, ref string, w Wait, ended <-chan execution.Execution,
+) (View, error) {
 	deadline, left := o.clock.Now().Add(w.For), w.For
 	if !o.runner.Runs(organization, workflow) {
 		left = 0 // else its end is reported here, usually within milliseconds, and the store is polled where that takes longer
@@ -92,7 +95,7 @@ func (o *Operator) await(ctx context.Context, organization int64, workflow strin
 			e.Generation, e.Base = end.Generation, end.Base
 			return o.view(ctx, e)
 		}
-		if e, known := o.runner.Recall(organization, workflow); known {
+		if e, known := o.runner.Recall(organization, workflow); known && (ref == "" || e.Ref == ref) {
 			return View{Execution: e}, nil // it waits for nothing, and was never retried
 		}
 		if e, err = o.store.Get(ctx, organization, workflow); err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/lockstep-cd/lockstep/services/workflow/internal/core/execution"
 )
@@ -17,14 +18,18 @@ type endings struct {
 	// store need not be queried for each of them first.
 	here map[workflowName]struct{}
 	// recent are the last ones of those that have completed, which is final, without ever having waited or reported a status: the store
-	// has nothing more about them. order are the names in it, of which next is the oldest.
-	recent map[workflowName]execution.Execution
-	order  []workflowName
+	// has nothing more about them. order has them as they came, of which next is the oldest.
+	recent map[workflowName]*execution.Execution
+	order  []*execution.Execution
 	next   int
 }
 
-// recentMost bounds recent: about 1 KiB each.
-const recentMost = 4096
+const (
+	// recentMost bounds recent: about 1 KiB each.
+	recentMost = 4096
+	// recentFor is how long one is recalled. No rule deletes a run as soon (retention), so its id is not another's by then.
+	recentFor = 30 * time.Second
+)
 
 // workflowName is what callers know an execution by.
 type workflowName struct {
@@ -39,7 +44,9 @@ func (e *endings) begin(begun execution.Execution) {
 	if e.here == nil {
 		e.here = map[workflowName]struct{}{}
 	}
-	e.here[workflowName{begun.Organization, begun.Workflow}] = struct{}{}
+	name := workflowName{begun.Organization, begun.Workflow}
+	e.here[name] = struct{}{}
+	delete(e.recent, name) // the id is this one's now
 }
 
 func (e *endings) leave(begun execution.Execution) {
@@ -57,23 +64,29 @@ func (e *endings) runs(organization int64, workflow string) bool {
 }
 
 // recall answers an execution that has completed here lately.
-func (e *endings) recall(organization int64, workflow string) (execution.Execution, bool) {
+func (e *endings) recall(organization int64, workflow string, now time.Time) (execution.Execution, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ended, known := e.recent[workflowName{organization, workflow}]
-	return ended, known
+	if !known || now.Sub(ended.EndedAt) > recentFor {
+		return execution.Execution{}, false
+	}
+	return *ended, true
 }
 
 // remember keeps a completed execution in the place of the oldest. e.mu is held.
-func (e *endings) remember(name workflowName, ended execution.Execution) {
+func (e *endings) remember(name workflowName, ended *execution.Execution) {
 	if e.recent == nil {
-		e.recent = map[workflowName]execution.Execution{}
+		e.recent = map[workflowName]*execution.Execution{}
 	}
 	if len(e.order) < recentMost {
-		e.order = append(e.order, name)
+		e.order = append(e.order, ended)
 	} else {
-		delete(e.recent, e.order[e.next])
-		e.order[e.next] = name
+		oldest := e.order[e.next]
+		if of := (workflowName{oldest.Organization, oldest.Workflow}); e.recent[of] == oldest { // else the id is another's
+			delete(e.recent, of)
+		}
+		e.order[e.next] = ended
 		e.next = (e.next + 1) % recentMost
 	}
 	e.recent[name] = ended
@@ -86,7 +99,7 @@ func (e *endings) notify(ended execution.Execution, reports bool) {
 	defer e.mu.Unlock()
 	// One that was loaded from the store knows neither its labels nor its attempt.
 	if _, here := e.here[name]; here && ended.State == execution.Completed && ended.Attempt == 1 && !reports {
-		e.remember(name, ended)
+		e.remember(name, &ended)
 	}
 	for waiter := range e.waiting[name] {
 		waiter <- ended // never blocks: each channel has room for one value, and gets one

@@ -233,7 +233,7 @@ func (e *Engine) Runs(organization int64, workflow string) bool {
 // Recall answers an execution that has completed in this process lately, if the store has nothing more about it: it has reported no
 // status, was never retried, and has had one program.
 func (e *Engine) Recall(organization int64, workflow string) (execution.Execution, bool) {
-	return e.endings.recall(organization, workflow)
+	return e.endings.recall(organization, workflow, e.Clock.Now())
 }
 
 // Watch answers a channel that gets the execution when it ends here.

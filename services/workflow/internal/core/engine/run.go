@@ -565,7 +565,12 @@ func (r *run) committed(c Commit, done Committed) {
 	r.entries, r.emits, r.closed, r.starts = nil, nil, nil, nil
 	if done.State.Ended() {
 		e := r.loaded.Execution
-		e.State, e.Error, e.Stack, e.LastSeq, e.EndedAt, e.UpdatedAt = done.State, c.Error, c.Stack, c.LastSeq, c.At, c.At
+		e.State, e.Error, e.Stack, e.LastSeq = done.State, c.Error, c.Stack, c.LastSeq
+		// As the store answers them: to the microsecond, and the last entry says when something was written.
+		e.CreatedAt, e.EndedAt, e.UpdatedAt = e.CreatedAt.Truncate(time.Microsecond), c.At.Truncate(time.Microsecond), c.At.Truncate(time.Microsecond)
+		if n := len(c.Entries); n > 0 {
+			e.UpdatedAt = c.Entries[n-1].At.Truncate(time.Microsecond)
+		}
 		r.engine.endings.notify(e, r.hasStatus)
 	}
 }
