@@ -102,8 +102,11 @@ func (s *Store) Reported(ctx context.Context, organization, execution int64) (ma
 		return nil, false, pg.Classify(err, "read what execution %d reports", execution)
 	}
 	var values map[string]json.RawMessage
-	if err := json.Unmarshal(row.Status, &values); err != nil || len(values) == 0 {
-		return nil, row.Changed, err
+	if err := json.Unmarshal(row.Status, &values); err != nil {
+		return nil, false, fmt.Errorf("what execution %d reports: %w", execution, err)
+	}
+	if len(values) == 0 {
+		return nil, row.Changed, nil
 	}
 	status := make(map[string]string, len(values))
 	for key, value := range values {

@@ -567,10 +567,11 @@ func (r *run) committed(c Commit, done Committed) {
 		e := r.loaded.Execution
 		e.State, e.Error, e.Stack, e.LastSeq = done.State, c.Error, c.Stack, c.LastSeq
 		// As the store answers them: to the microsecond, and the last entry says when something was written.
-		e.CreatedAt, e.EndedAt, e.UpdatedAt = e.CreatedAt.Truncate(time.Microsecond), c.At.Truncate(time.Microsecond), c.At.Truncate(time.Microsecond)
+		e.CreatedAt, e.EndedAt, e.UpdatedAt = e.CreatedAt.Truncate(time.Microsecond), c.At.Truncate(time.Microsecond), c.At
 		if n := len(c.Entries); n > 0 {
-			e.UpdatedAt = c.Entries[n-1].At.Truncate(time.Microsecond)
+			e.UpdatedAt = c.Entries[n-1].At
 		}
+		e.UpdatedAt = e.UpdatedAt.Truncate(time.Microsecond)
 		r.engine.endings.notify(e, r.hasStatus)
 	}
 }
