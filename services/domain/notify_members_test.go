@@ -185,7 +185,7 @@ func TestTheRateOfAllMembersIsChecked(t *testing.T) {
 		`{"url":"smtps://m.example.com","from":"cd@example.com","personal":true,"members_rate":1201}`:          "expected 1 to 1200",
 		`{"url":"smtps://m.example.com","from":"cd@example.com","personal":true,"members_rate":-1}`:            "expected 1 to 1200",
 		`{"url":"smtps://m.example.com","from":"cd@example.com","to":["a@example.com"],"members_rate":5}`:      "found without personal",
-		`{"url":"smtps://m.example.com","from":"cd@example.com","to":["a@example.com"],"members_rate":"many"}`: "expected a int",
+		`{"url":"smtps://m.example.com","from":"cd@example.com","to":["a@example.com"],"members_rate":"many"}`: "expected a whole number",
 	} {
 		err := m.saved(core.NotifyEmail, config)
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(fmt.Sprint(err), want) {
