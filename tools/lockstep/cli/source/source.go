@@ -262,7 +262,7 @@ func (c commands) sighted(s client.Sight) error {
 		if s.Problem == "" {
 			newest := s.Artifact
 			if newest == "" {
-				newest = "nothing that is not known already, or nothing that matches (image sources that accept any tag are not polled: use `lockstep publish`)"
+				newest = "nothing new, or no matching tag (sources of images that accept any tag are not polled: use `lockstep publish`)"
 			}
 			fmt.Fprintln(w, "newest: "+text.Line(newest))
 		}
