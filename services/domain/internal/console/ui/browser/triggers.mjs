@@ -114,7 +114,7 @@ test('R4-03, R4-05: what is pending says why, and is cancelled for a reason, by 
   await until('the rollout of the event to end', async () => !(await graphql(stack, '{ application(name: "shop") { activeRollout { id } } }')).application.activeRollout)
   const { application } = await graphql(stack, '{ application(name: "shop") { versionSets(first: 1) { nodes { id name } } } }')
   const [newer] = application.versionSets.nodes
-  const active = await rollTo(stack, 'set-3') // it holds, and soaks
+  const active = await rollTo(stack, 'set-1') // it holds, and soaks; set-3 is live where the rollout of the event was rolled back before
   t.after(() => change(stack, 'cancelRollout', 'CancelRolloutInput', { rolloutId: active }))
   const made = await change(stack, 'createRollout', 'CreateRolloutInput', { versionSetId: newer.id, reason: 'the newest' }, 'queued { id }')
   assert.ok(made.queued, 'it has to wait for the one that is active')
