@@ -86,6 +86,16 @@ func TestAnOrganizationIsExported(t *testing.T) {
 
 	_, less, err := s.access.CreateToken(t.Context(), user(), access.NewToken{Name: "less", Scopes: core.PermissionsOf(core.MayConfigure)})
 	s.ok(err)
+	for _, row := range []string{
+		`INSERT INTO cd_proposed_changes (organization_id, proposer_id, proposer_name, action, subject_kind, subject_number, subject_name,
+			environments, input, expires_at) SELECT organization_id, id, name, 'setLabels', 'environment', 1, 'staging', '{1}', '{"x": 1}', now()
+			FROM cd_members WHERE organization_id = $1 LIMIT 1`,
+		`INSERT INTO cd_forge_hooks (organization_id, key, forge, repositories, check_keys, principal_type, principal_id, principal_name)
+			VALUES ($1, '7f3a9c52e1b84d06', 'gitea', '{https://git.example.com/shop}', '{}', 'user', 1, 'owner')`,
+	} {
+		_, err := s.pool.Exec(t.Context(), row, int64(ownerOrganization))
+		s.ok(err)
+	}
 	var out bytes.Buffer
 	s.ok(s.access.ExportOrganization(t.Context(), user(), &out))
 	_, tables = exported(t, out.Bytes())
@@ -97,6 +107,18 @@ func TestAnOrganizationIsExported(t *testing.T) {
 	for _, table := range []string{"cd_rollouts", "cd_rollout_transitions", "cd_changes", "cd_deployments", "cd_handoffs"} {
 		if len(tables[table]) == 0 {
 			t.Errorf("no rows of %s; expected some", table)
+		}
+	}
+	for table, column := range map[string]string{
+		"cd_proposed_changes": "input", "cd_access_tokens": "provider_session", "cd_forge_hooks": "key",
+	} {
+		if len(tables[table]) == 0 {
+			t.Errorf("%s: found no row; expected one without %s", table, column)
+		}
+		for _, row := range tables[table] {
+			if value, has := row[column]; has {
+				t.Errorf("%s: found %s %v; expected it withheld", table, column, value)
+			}
 		}
 	}
 	for table, rows := range tables {

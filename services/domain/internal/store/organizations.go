@@ -127,14 +127,16 @@ type table struct {
 	bytes []string
 }
 
-// hidden are the columns of a table that no export has: what opens a door, and bytes, but for those of drivers, which their authors have
-// published.
+// hidden are the columns of a table that no export has: what opens a door, what a proposed change is carried out with, which nobody is
+// shown, and bytes, but for those of drivers, which their authors have published.
 func (t table) hidden() []string {
 	switch t.name {
 	case "cd_driver_bundles":
 		return []string{}
 	case "cd_forge_hooks":
 		return append([]string{"key"}, t.bytes...)
+	case "cd_proposed_changes":
+		return append([]string{"input"}, t.bytes...)
 	case "cd_access_tokens":
 		return append([]string{"provider_session"}, t.bytes...)
 	default:
@@ -180,7 +182,8 @@ func tablesOf(ctx context.Context, t pgx.Tx) ([]table, error) {
 		return nil, pg.Classify(err, "find the tables")
 	}
 	tables, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one table, err error) {
-		return one, pg.Classify(row.Scan(&one.name, &one.key, &one.bytes), "find the tables")
+		err = row.Scan(&one.name, &one.key, &one.bytes)
+		return one, pg.Classify(err, "find the tables")
 	})
 	return tables, pg.Classify(err, "find the tables")
 }
